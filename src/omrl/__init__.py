@@ -1,0 +1,3 @@
+"""omrl: offline meta-reinforcement learning."""
+
+__version__ = "0.1.0"

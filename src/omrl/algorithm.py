@@ -1,0 +1,75 @@
+"""The one abstraction: what differs between the methods is only what "knowing the task" is.
+
+That knowledge is a pytree, `Task`, so one trainer and one evaluator serve every method.
+
+* `init` makes the meta-trained `State` of one seed. It must be a pure function of the key.
+* A `Stage` says what one update reads and does; `train.py` samples, loops, shards and saves.
+* `begin`, `adapt`, `observe` and `act` are meta-test: the evaluator and the exporter call them.
+
+An algorithm is a frozen dataclass of `(config, spec)`: static, hashable, final. All that changes is in
+`State`, which has an int32 scalar field `step` counting updates. No key lives in `State`: the trainer derives
+every key from (seed, step), so a resumed run repeats an uninterrupted one bit for bit.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from jaxtyping import Array, Float
+
+from omrl.data.sample import BatchSpec
+from omrl.types import Batch, Key, Metrics, Spec, Step
+
+State = TypeVar("State")
+Task = TypeVar("Task")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A phase of meta-training: `steps` updates, each on `task_batch` tasks."""
+
+    name: str
+    steps: int
+    task_batch: int
+    """Tasks per update, drawn uniformly without replacement from the training tasks."""
+    batches: tuple[BatchSpec, ...]
+    """One batch per spec and sampled task; `update` receives them by `BatchSpec.name`."""
+    update: Callable[[Any, dict[str, Batch], Key], tuple[Any, Metrics]]
+    """`(state, batches, key) -> (state, metrics)`. Batch leaves are [task, sample, ...]; a metric is a scalar or
+    has one value per sampled task, so that a non-finite loss can be traced to its task."""
+
+
+class Algorithm(abc.ABC, Generic[State, Task]):
+    """The contract. Concrete classes are final frozen dataclasses with fields `config` and `spec`."""
+
+    config: Any
+    spec: Spec
+
+    @abc.abstractmethod
+    def init(self, key: Key) -> State:
+        """The meta-parameters, optimiser state and step counter of one seed."""
+
+    @abc.abstractmethod
+    def stages(self) -> tuple[Stage, ...]:
+        """The phases of meta-training, in order."""
+
+    @abc.abstractmethod
+    def begin(self, state: State, key: Key) -> Task:
+        """What is known of a task before any of its data was seen."""
+
+    @abc.abstractmethod
+    def adapt(self, state: State, task: Task, support: Batch, key: Key) -> Task:
+        """`task` after learning from `support`, leaves [sample, ...]. Same tree, shapes and dtypes."""
+
+    @abc.abstractmethod
+    def observe(self, state: State, task: Task, step: Step, key: Key) -> Task:
+        """`task` after one more transition of its own; methods that learn from batches return it as it is."""
+
+    @abc.abstractmethod
+    def act(
+        self, state: State, task: Task, obs: Float[Array, " obs"], key: Key, deterministic: bool
+    ) -> Float[Array, " act"]:
+        """An action in [-1, 1]^act for one observation."""

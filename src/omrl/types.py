@@ -1,0 +1,63 @@
+"""Shared types. Axes are always [seed, task, sample, feature]; a type here names the innermost ones.
+
+`Batch` is what every loss reads. All its fields are always filled: a field that a loss does not
+touch is removed by the compiler, because sampling and update are one jitted program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jaxtyping import Array, Bool, Float, UInt
+
+Key = UInt[Array, "2"]
+Scalar = Float[Array, ""]
+Metrics = dict[str, Array]
+
+
+class Batch(NamedTuple):
+    """Transitions of one task, in the order in which they were sampled.
+
+    Inside `Algorithm.update` every field has one more leading axis, the task.
+    """
+
+    obs: Float[Array, "*b obs"]
+    action: Float[Array, "*b act"]
+    reward: Float[Array, "*b"]
+    next_obs: Float[Array, "*b obs"]
+    terminated: Bool[Array, "*b"]
+    """True ends of the MDP; a time limit is not one."""
+    mc_return: Float[Array, "*b"]
+    """Discounted sum of rewards to the end of the recorded episode, no bootstrap."""
+    terminal_obs: Float[Array, "*b obs"]
+    """Last observation of the recorded episode, whatever ended it."""
+    terminal_discount: Float[Array, "*b"]
+    """gamma^(steps to the end of the episode); gamma for its last transition."""
+
+
+class Step(NamedTuple):
+    """One environment transition, as `Algorithm.observe` receives it."""
+
+    obs: Float[Array, " obs"]
+    action: Float[Array, " act"]
+    reward: Scalar
+    next_obs: Float[Array, " obs"]
+    terminated: Bool[Array, ""]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What an algorithm must know of its problem. Static and hashable, so it may be a jit constant."""
+
+    obs_dim: int
+    act_dim: int
+    num_train_tasks: int
+    horizon: int
+    """Steps per episode."""
+    obs_mean: tuple[float, ...] = ()
+    """Per observation entry, over the training tasks; empty: not measured."""
+    obs_std: tuple[float, ...] = ()
+    return_mean: float = 0.0
+    """Of `mc_return` over the training tasks."""
+    return_std: float = 1.0
