@@ -1,4 +1,4 @@
-"""Strictness for every test: no silent broadcasting, shapes and types checked, one compile cache."""
+"""Strictness for every test: no silent broadcasting, checked types, one compile cache."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def getkey():
 
 @pytest.fixture
 def shared() -> Path:
-    """The folder with the papers and reference facts, beside the repository; absent in most clones."""
+    """The folder with papers and reference data beside the repository; absent in most clones."""
     if not SHARED.is_dir():
         pytest.skip("needs ../shared (papers and reference data), which is not beside this clone")
     return SHARED

@@ -6,9 +6,9 @@ That knowledge is a pytree, `Task`, so one trainer and one evaluator serve every
 * A `Stage` says what one update reads and does; `train.py` samples, loops, shards and saves.
 * `begin`, `adapt`, `observe` and `act` are meta-test: the evaluator and the exporter call them.
 
-An algorithm is a frozen dataclass of `(config, spec)`: static, hashable, final. All that changes is in
-`State`, which has an int32 scalar field `step` counting updates. No key lives in `State`: the trainer derives
-every key from (seed, step), so a resumed run repeats an uninterrupted one bit for bit.
+An algorithm is a frozen dataclass of `(config, spec)`: static, hashable, final. All that changes is
+in `State`, which has an int32 scalar field `step` counting updates. No key lives in `State`: the
+trainer derives every key from (seed, step), so a resumed run repeats an uninterrupted one exactly.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Stage:
     batches: tuple[BatchSpec, ...]
     """One batch per spec and sampled task; `update` receives them by `BatchSpec.name`."""
     update: Callable[[Any, dict[str, Batch], Key], tuple[Any, Metrics]]
-    """`(state, batches, key) -> (state, metrics)`. Batch leaves are [task, sample, ...]; a metric is a scalar or
-    has one value per sampled task, so that a non-finite loss can be traced to its task."""
+    """`(state, batches, key) -> (state, metrics)`. Batch leaves are [task, sample, ...]; a metric is a
+    scalar or has one value per sampled task, so that a non-finite loss can be traced to its task."""
 
 
 class Algorithm(abc.ABC, Generic[State, Task]):
-    """The contract. Concrete classes are final frozen dataclasses with fields `config` and `spec`."""
+    """The contract. Concrete classes are final frozen dataclasses: fields `config` and `spec`."""
 
     config: Any
     spec: Spec
@@ -62,11 +62,11 @@ class Algorithm(abc.ABC, Generic[State, Task]):
 
     @abc.abstractmethod
     def adapt(self, state: State, task: Task, support: Batch, key: Key) -> Task:
-        """`task` after learning from `support`, leaves [sample, ...]. Same tree, shapes and dtypes."""
+        """`task` after learning from `support` (leaves [sample, ...]); same tree, shapes, dtypes."""
 
     @abc.abstractmethod
     def observe(self, state: State, task: Task, step: Step, key: Key) -> Task:
-        """`task` after one more transition of its own; methods that learn from batches return it as it is."""
+        """`task` after one more transition of its own; batch learners return it as it is."""
 
     @abc.abstractmethod
     def act(

@@ -1,5 +1,5 @@
-"""The one exception that means "what you gave me is wrong": the command line prints it and exits 2."""
+"""The one exception that means "what you gave me is wrong": the command line exits 2 on it."""
 
 
 class InputError(ValueError):
-    """Wrong usage or bad input. The message is one line: what was given, what is allowed, the nearest fix."""
+    """Wrong usage or bad input, in one line: what was given, what is allowed, the nearest fix."""

@@ -1,4 +1,4 @@
-"""Shared types. Axes are always [seed, task, sample, feature]; a type here names the innermost ones.
+"""Shared types. Axes are always [seed, task, sample, feature]; types name the innermost ones.
 
 `Batch` is what every loss reads. All its fields are always filled: a field that a loss does not
 touch is removed by the compiler, because sampling and update are one jitted program.
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Spec:
-    """What an algorithm must know of its problem. Static and hashable, so it may be a jit constant."""
+    """What an algorithm must know of its problem: static and hashable, a jit constant."""
 
     obs_dim: int
     act_dim: int

@@ -13,12 +13,12 @@ class BatchSpec:
     name: str
     size: int
     mode: Literal["contiguous", "iid", "without_replacement"] = "iid"
-    """`contiguous`: `size` rows at a distance of `stride`, from a random start; `iid`: with replacement."""
+    """`contiguous`: `size` rows at a distance of `stride` from a random start; `iid`: replacement."""
     start: float = 0.0
     """Rows before this fraction of the lifetime are never drawn."""
     stop: float = 1.0
     stride: int = 1
     recency: float = 0.0
-    """Density over the slice is proportional to position^recency: 0 uniform, 1 linear towards the end (iid only)."""
+    """Density over the slice is proportional to position^recency: 0 uniform, 1 linear (iid only)."""
     disjoint_from: str = ""
     """Name of an earlier batch of the same update whose span of rows is left out."""
