@@ -38,8 +38,8 @@ class Stage:
     batches: tuple[BatchSpec, ...]
     """One batch per spec and sampled task; `update` receives them by `BatchSpec.name`."""
     update: Callable[[Any, dict[str, Batch], Key], tuple[Any, Metrics]]
-    """`(state, batches, key) -> (state, metrics)`. Batch leaves are [task, sample, ...]; a metric is
-    a scalar or has one value per sampled task: a non-finite loss can be traced to its task."""
+    """`(state, batches, key) -> (state, metrics)`. Batch leaves are [task, sample, ...]; a metric
+    is a scalar or has one value per sampled task: a non-finite loss can be traced to its task."""
 
 
 class Algorithm(abc.ABC, Generic[State, Task]):

@@ -14,7 +14,7 @@ from omrl.types import Key
 
 
 class Dense(eqx.Module):
-    """y = x W + b. Also what every adaptive layer (`nets/adaptive.py`) amounts to in a forward pass."""
+    """y = x W + b; what every adaptive layer (`nets/adaptive.py`) amounts to in a forward pass."""
 
     weight: Float[Array, "*n in out"]
     bias: Float[Array, "*n out"]

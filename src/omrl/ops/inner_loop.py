@@ -1,32 +1,33 @@
-"""Gradient descent on a network of adaptive layers, through the layers' exact dense-space steps.
+"""Gradient descent on a network of adaptive layers, differentiating the dense network only.
 
-A network is any pytree whose `AdaptiveLayer`s are to be adapted. Its traces are a tuple, one per
-layer in tree order, and its rates an array [layer, tensor].
+A network is any pytree with `AdaptiveLayer`s in it. What descent changes is a tuple of traces, one
+per layer in tree order: `LowRank` for weight-transform layers, a full copy of the layer for all
+others, and for all layers in the plain form, with which the low-rank form must agree. Rates are an
+array [layer, tensor].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from omrl.nets.adaptive import AdaptiveLayer, LowRank
+from omrl.nets.adaptive import AdaptiveLayer, WeightTransform
+from omrl.nets.mlp import Dense
+from omrl.ops import low_rank
+from omrl.ops.low_rank import LowRank
 
 Net = Any
-Traces = tuple[Any, ...]
+Trace = AdaptiveLayer | LowRank
+Traces = tuple[Trace, ...]
 Rates = Float[Array, "layer tensor"]
-
-
-def _is_layer(node: object) -> bool:
-    return isinstance(node, AdaptiveLayer)
 
 
 def layers(net: Net) -> list[AdaptiveLayer]:
     """The adaptive layers of a network in tree order."""
-    return [leaf for leaf in jax.tree.leaves(net, is_leaf=_is_layer) if _is_layer(leaf)]
+    return jax.tree.leaves(net, is_leaf=_is_layer)
 
 
 def generate(net: Net) -> Net:
@@ -34,73 +35,64 @@ def generate(net: Net) -> Net:
     return jax.tree.map(lambda layer: layer.dense(), net, is_leaf=_is_layer)
 
 
-def start(net: Net) -> Traces:
+def start(net: Net, *, plain: bool = False) -> Traces:
     """Traces before any step."""
-    return tuple(layer.start() for layer in layers(net))
+    return tuple(
+        low_rank.start(layer) if isinstance(layer, WeightTransform) and not plain else layer
+        for layer in layers(net)
+    )
 
 
 def read(net: Net, traces: Traces) -> Net:
     """The dense network that the traces stand for."""
-    return _rebuild(net, [layer.read(t) for layer, t in zip(layers(net), traces, strict=True)])
+    return _with_layers(net, map(_read, layers(net), traces))
 
 
 def descend(net: Net, rates: Rates, traces: Traces, grads: Net) -> Traces:
-    """One step on every layer; `grads` is the gradient with respect to `read(net, traces)`."""
-    dense_grads = jax.tree.leaves(grads, is_leaf=lambda node: hasattr(node, "weight"))
+    """One step on every tensor; `grads` is the gradient with respect to `read(net, traces)`."""
+    dense_grads = jax.tree.leaves(grads, is_leaf=lambda node: isinstance(node, Dense))
     return tuple(
-        layer.descend(rate, trace, grad)
+        low_rank.descend(layer, rate, trace, grad)  # pyright: ignore[reportArgumentType]
+        if isinstance(trace, LowRank)
+        else _descend_copy(rate, trace, grad)
         for layer, rate, trace, grad in zip(layers(net), rates, traces, dense_grads, strict=True)
     )
 
 
-def mix(net: Net, rates: Rates, history: Sequence[Traces], weights: Sequence[float]) -> Net:
+def mean(net: Net, rates: Rates, history: Sequence[Traces], weights: Sequence[float]) -> Net:
     """The dense network of the parameters' weighted mean over the traces of steps 0..K."""
-    return _rebuild(
-        net,
-        [
-            layer.mix(rate, [traces[i] for traces in history], weights)
-            for i, (layer, rate) in enumerate(zip(layers(net), rates, strict=True))
-        ],
-    )
 
+    def one(layer: Any, rate: Array, *traces: Any) -> Dense:
+        if isinstance(traces[0], LowRank):
+            return low_rank.mean(layer, rate, traces, weights)
+        mixed = jax.tree.map(lambda *xs: sum(w * x for w, x in zip(weights, xs)), *traces)  # noqa: B905
+        return mixed.dense()
 
-def descend_plain(
-    net: Net, rates: Rates, loss: Callable[[Net], Float[Array, ""]]
-) -> tuple[Net, Float[Array, ""]]:
-    """The same step on a full copy of every layer's parameters: what `descend` must agree with.
-
-    Returns the adapted network, still of adaptive layers, and the loss before the step.
-    """
-    value, grads = jax.value_and_grad(lambda n: loss(generate(n)))(net)
-    stepped = []
-    for layer, grad, rate in zip(layers(net), layers(grads), rates, strict=True):
-        leaves, tree = jax.tree.flatten(layer)
-        moves = jax.tree.leaves(grad)
-        stepped.append(tree.unflatten([x - a * g for x, a, g in zip(leaves, rate, moves)]))
-    return _rebuild(net, stepped), value
+    return _with_layers(net, map(one, layers(net), rates, *history))
 
 
 def pad(traces: Traces, capacity: int) -> Traces:
-    """Traces with room for exactly `capacity` steps, so that their shapes stay constant.
-
-    Rows of no step are zeros and come first. A step that no longer fits makes theta NaN: without
-    its row every later step would be silently wrong.
-    """
-    return tuple(_pad(t, capacity) if isinstance(t, LowRank) else t for t in traces)
-
-
-def _pad(trace: LowRank, capacity: int) -> LowRank:
-    missing = capacity - trace.zs.shape[0]
-    if missing >= 0:
-        grow = ((missing, 0), (0, 0))
-        return trace._replace(zs=jnp.pad(trace.zs, grow), grads=jnp.pad(trace.grads, grow))
-    lost = jnp.any(trace.grads[:-missing] != 0)
-    return trace._replace(
-        theta=jnp.where(lost, jnp.nan, trace.theta),
-        zs=trace.zs[-missing:],
-        grads=trace.grads[-missing:],
+    """Traces whose shapes do not depend on how many of `capacity` steps were taken."""
+    return tuple(
+        low_rank.pad(trace, capacity) if isinstance(trace, LowRank) else trace for trace in traces
     )
 
 
-def _rebuild(net: Net, new_layers: list[Any]) -> Net:
-    return jax.tree.structure(net, is_leaf=_is_layer).unflatten(new_layers)
+def _is_layer(node: object) -> bool:
+    return isinstance(node, AdaptiveLayer)
+
+
+def _with_layers(net: Net, new: Any) -> Net:
+    return jax.tree.structure(net, is_leaf=_is_layer).unflatten(list(new))
+
+
+def _read(layer: Any, trace: Trace) -> Dense:
+    return layer.split(trace.theta) if isinstance(trace, LowRank) else trace.dense()
+
+
+def _descend_copy(rates: Array, layer: AdaptiveLayer, grad: Dense) -> AdaptiveLayer:
+    """The chain rule from the dense layer back to the layer's own tensors, then the step."""
+    _, pull_back = jax.vjp(lambda own: own.dense(), layer)
+    tensors, tree = jax.tree.flatten(layer)
+    moves = jax.tree.leaves(pull_back(grad)[0])
+    return tree.unflatten([x - rates[i] * g for i, (x, g) in enumerate(zip(tensors, moves))])  # noqa: B905
