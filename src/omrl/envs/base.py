@@ -1,0 +1,186 @@
+"""What an environment is: a spec that pins the MDP, and pure functions of physics and task.
+
+The same name means different MDPs in different papers, so an id carries a version
+(`cheetah-vel/macaw-v1`), `EnvSpec` writes down all that defines the MDP, and its hash is stored
+with every dataset and printed with every number.
+
+`TaskEnv` holds no state and no simulator. Stepping, relabelling and dataset validation all call the
+same `observe`, `terms` and `reward`.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Float64
+
+from omrl.errors import InputError
+
+
+class SimulationError(RuntimeError):
+    """The simulator diverged: what it would report next is not the MDP any more."""
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """Everything that defines the MDP. Texts are part of the hash as the numbers are."""
+
+    id: str
+    obs_dim: int
+    act_dim: int
+    horizon: int
+    """Environment steps until an episode is truncated."""
+    dt: float
+    """Seconds per environment step; 1 where the MDP has no clock."""
+    term_names: tuple[str, ...]
+    """Physical quantities that the reward of ANY task needs; stored with the data."""
+    task_names: tuple[str, ...]
+    """Parameters of a task, the columns of `TaskEnv.tasks`."""
+    obs_names: tuple[str, ...] = ()
+    reward: str = ""
+    reset: str = ""
+    action: str = ""
+    termination: str = ""
+    task_distribution: str = ""
+    constants: tuple[tuple[str, float], ...] = ()
+    """Numbers of reward, reset and physics, by name."""
+    engine: str = ""
+    model_file: str = ""
+    """MJCF file among the assets of `gymnasium`; empty without MuJoCo."""
+    model_sha256: str = ""
+    timestep: float = 0.0
+    """Seconds per physics step."""
+    frame_skip: int = 1
+    """Physics steps per environment step."""
+    position_source: str = ""
+    """Where observed body positions come from: `qpos` (fresh kinematics), `none` (not observed)."""
+    contact_source: str = "none"
+
+    @property
+    def hash(self) -> str:
+        """sha256 of `to_json()`, hexadecimal."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """Canonical JSON of all fields: sorted keys, no spaces, shortest exact floats."""
+        fields = dataclasses.asdict(self)
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> EnvSpec:
+        """The inverse of `to_json`. InputError names the first field that is wrong."""
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"environment spec: not JSON ({error})") from None
+        kinds = {field.name: str(field.type) for field in dataclasses.fields(EnvSpec)}
+        if not isinstance(given, dict) or given.keys() != kinds.keys():
+            names = set(given) if isinstance(given, dict) else set()
+            wrong = ", ".join(sorted(kinds.keys() ^ names))
+            raise InputError(f"environment spec: missing or unknown fields: {wrong}")
+        return EnvSpec(**{name: _parse(name, kinds[name], given[name]) for name in kinds})
+
+
+def _parse(name: str, kind: str, value: Any) -> Any:
+    """`value` from JSON as a field of type `kind`, the text of its annotation."""
+    if kind == "tuple[str, ...]" and isinstance(value, list):
+        return tuple(_parse(name, "str", item) for item in value)
+    if kind == "tuple[tuple[str, float], ...]" and isinstance(value, list):
+        return tuple(_parse(name, "tuple[str, float]", item) for item in value)
+    if kind == "tuple[str, float]" and isinstance(value, list) and len(value) == 2:
+        return _parse(name, "str", value[0]), _parse(name, "float", value[1])
+    if kind == type(value).__name__ and not (isinstance(value, float) and not isfinite(value)):
+        return value
+    raise InputError(f"environment spec: field {name} must be {kind}, not {value!r}")
+
+
+class Physics(abc.ABC):
+    """The transition of a batch of environments. Owns threads and scratch memory, never state."""
+
+    @abc.abstractmethod
+    def step(
+        self,
+        states: Float64[np.ndarray, "env state"],
+        actions: Float64[np.ndarray, "env act"],
+        tasks: Float64[np.ndarray, "env parameter"],
+        active: Bool[np.ndarray, " env"],
+    ) -> Float64[np.ndarray, "env state"]:
+        """States one environment step later; environments that are not `active` keep theirs.
+
+        A pure function of its arguments, whatever the number of threads and the rest of the batch.
+        Raises SimulationError where a simulation diverged.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Stop the threads; may be called twice."""
+
+
+class TaskEnv(abc.ABC):
+    """A family member with its tasks. Concrete classes are frozen dataclasses of these fields."""
+
+    spec: EnvSpec
+    task_table: tuple[tuple[float, ...], ...]
+    """The canonical tasks, one row of parameters each."""
+    split_table: tuple[tuple[str, tuple[int, ...]], ...]
+    """Named lists of indices into `task_table`."""
+
+    @property
+    def tasks(self) -> Float64[np.ndarray, "task parameter"]:
+        """The canonical task list (a fresh array)."""
+        return np.array(self.task_table, np.float64)
+
+    @property
+    def splits(self) -> Mapping[str, tuple[int, ...]]:
+        """Task indices by split name (a fresh dict): at least `train` and `test`."""
+        return dict(self.split_table)
+
+    @abc.abstractmethod
+    def sample_tasks(
+        self, rng: np.random.Generator, num: int
+    ) -> Float64[np.ndarray, "{num} parameter"]:
+        """`num` new tasks from the distribution that the canonical list stands for."""
+
+    @abc.abstractmethod
+    def reset(self, rng: np.random.Generator) -> Float64[np.ndarray, " state"]:
+        """An initial state. Every random choice comes from `rng`."""
+
+    @abc.abstractmethod
+    def observe(
+        self, state: Float64[np.ndarray, "*batch state"]
+    ) -> Float32[np.ndarray, "*batch obs"]:
+        """What the agent sees of a state."""
+
+    @abc.abstractmethod
+    def terms(
+        self,
+        state: Float64[np.ndarray, "*batch state"],
+        action: Float64[np.ndarray, "*batch act"],
+        next_state: Float64[np.ndarray, "*batch state"],
+    ) -> Float64[np.ndarray, "*batch term"]:
+        """The physical quantities `spec.term_names` of a transition; the same for every task."""
+
+    @abc.abstractmethod
+    def reward(
+        self,
+        terms: Float[np.ndarray, "*#batch term"],
+        action: Float[np.ndarray, "*#batch act"],
+        task: Float[np.ndarray, "*#batch parameter"],
+    ) -> Float[np.ndarray, "*#batch"]:
+        """The reward of a transition under `task`. Pure; leading axes broadcast."""
+
+    @abc.abstractmethod
+    def terminated(self, state: Float64[np.ndarray, "*batch state"]) -> Bool[np.ndarray, "*batch"]:
+        """True ends of the MDP, judged on the state after a step; a time limit is not one."""
+
+    @abc.abstractmethod
+    def physics(self, num_threads: int) -> Physics:
+        """A simulator of this family; the caller closes it."""

@@ -1,0 +1,62 @@
+"""Registers the environments with Gymnasium when, and only when, a program uses Gymnasium.
+
+Importing Gymnasium takes several times as long as the start of the interpreter. So `import omrl`
+does not: it registers at once if Gymnasium is loaded already, or else right after its first import.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+def _register() -> None:
+    from omrl.envs.gym_wrapper import register  # noqa: PLC0415 - imports gymnasium
+
+    register()
+
+
+class _RegisteringLoader:
+    """Gymnasium's own loader, then the registration. (`importlib.abc` would cost 20 ms.)"""
+
+    def __init__(self, spec: ModuleSpec):
+        assert spec.loader is not None
+        self._loader = spec.loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        _register()
+
+
+class _AfterGymnasium:
+    """Finds `gymnasium` where the other finders do, with its loader wrapped."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Any,  # of a namespace package it is no Sequence
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        if fullname != "gymnasium":
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(fullname, path, target)
+            if spec is not None and spec.loader is not None:
+                spec.loader = _RegisteringLoader(spec)  # pyright: ignore[reportAttributeAccessIssue]
+                return spec
+        return None
+
+
+def install() -> None:
+    """Register now or after the first `import gymnasium`."""
+    if "gymnasium" in sys.modules:
+        _register()
+    else:
+        sys.meta_path.insert(0, _AfterGymnasium())

@@ -1,0 +1,218 @@
+"""The same MDPs as Gymnasium environments: `gymnasium.make("omrl/cheetah-vel.macaw-v1", task=3)`.
+
+Both classes step through `engine.advance`. `make` adds the time limit; `make_vec` uses
+`GymVectorEnv`, which equals `SyncVectorEnv` of `GymEnv` in every number and is as fast as the
+engine (autoreset mode: next step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from omrl.envs.base import EnvSpec, TaskEnv
+from omrl.envs.engine import advance, available_cpus
+from omrl.envs.registry import ids, make
+from omrl.errors import InputError
+
+
+def gymnasium_id(env_id: str) -> str:
+    """Gymnasium allows one slash: `cheetah-vel/macaw-v1` is `omrl/cheetah-vel.macaw-v1`."""
+    return "omrl/" + env_id.replace("/", ".")
+
+
+def register() -> None:
+    """Tell Gymnasium of every environment."""
+    for env_id in ids():
+        gymnasium.register(
+            gymnasium_id(env_id),
+            entry_point=f"{__name__}:GymEnv",
+            vector_entry_point=f"{__name__}:GymVectorEnv",
+            max_episode_steps=make(env_id).spec.horizon,
+            kwargs={"env_id": env_id},
+        )
+
+
+def _observation_space(spec: EnvSpec) -> spaces.Box:
+    return spaces.Box(-np.inf, np.inf, (spec.obs_dim,), np.float32)
+
+
+def _action_space(spec: EnvSpec) -> spaces.Box:
+    return spaces.Box(-1.0, 1.0, (spec.act_dim,), np.float32)
+
+
+def _begin(env: TaskEnv, task: int | None, rng: np.random.Generator) -> tuple[int, np.ndarray]:
+    """The episode's task index, drawn from the canonical tasks if None, and initial state."""
+    num_tasks = len(env.task_table)
+    if task is None:
+        task = int(rng.integers(num_tasks))
+    if not 0 <= task < num_tasks:
+        raise InputError(f"task of {env.spec.id} must be from 0 to {num_tasks - 1}, not {task}")
+    return task, env.reset(rng)
+
+
+class GymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One environment.
+
+    `info` has `task` (its parameters) and `task_index`, and after a step `terms`, the physical
+    quantities by name from which the reward of any task can be computed.
+    """
+
+    # Declared by Gymnasium as a plain attribute.
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, env_id: str, task: int | None = None):
+        """`task`: index of the canonical task; None draws one at every reset."""
+        self.task_env = make(env_id)
+        self.observation_space = _observation_space(self.task_env.spec)
+        self.action_space = _action_space(self.task_env.spec)
+        self._task = task
+        self._task_index = 0
+        self._tasks = np.zeros((1, len(self.task_env.spec.task_names)))
+        self._states: np.ndarray | None = None
+        self._physics = self.task_env.physics(num_threads=1)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start an episode; `options={"task": index}` chooses its task, for this episode only."""
+        super().reset(seed=seed)
+        task = (options or {}).get("task", self._task)
+        self._task_index, state = _begin(self.task_env, task, self.np_random)
+        self._tasks = self.task_env.tasks[[self._task_index]]
+        self._states = state[None]
+        return self.task_env.observe(state), self._info()
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One step. Never truncates: the horizon is Gymnasium's TimeLimit, which `make` adds."""
+        if self._states is None:
+            raise RuntimeError("call reset before the first step")
+        batch = np.asarray(action)[None]
+        active = np.ones(1, bool)
+        after = advance(self.task_env, self._physics, self._states, batch, self._tasks, active)
+        self._states = after.states
+        names = self.task_env.spec.term_names
+        terms = {name: float(value) for name, value in zip(names, after.terms[0], strict=True)}
+        info = self._info() | {"terms": terms}
+        return after.obs[0], float(after.reward[0]), bool(after.terminated[0]), False, info
+
+    def close(self) -> None:
+        """Stop the physics."""
+        self._physics.close()
+
+    def _info(self) -> dict[str, Any]:
+        return {"task": self._tasks[0].copy(), "task_index": self._task_index}
+
+
+class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """`num_envs` environments on C threads, each with episodes of its own.
+
+    An environment whose episode ended is reset by the next step, whose action it ignores.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
+
+    def __init__(
+        self,
+        env_id: str,
+        num_envs: int = 1,
+        *,
+        task: int | Sequence[int] | None = None,
+        max_episode_steps: int | None = None,
+        num_threads: int | None = None,
+    ):
+        """`task`: one index for all, or one per environment; None draws at every reset."""
+        self.task_env = make(env_id)
+        spec = self.task_env.spec
+        self.num_envs = num_envs
+        self.single_observation_space = _observation_space(spec)
+        self.single_action_space = _action_space(spec)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._horizon = max_episode_steps or spec.horizon
+        self._task = self._per_env(task)
+        self._task_index = np.zeros(num_envs, np.int64)
+        self._elapsed = np.zeros(num_envs, np.int64)
+        self._ended = np.zeros(num_envs, bool)
+        self._rngs = [seeding.np_random()[0] for _ in range(num_envs)]
+        self._states: np.ndarray | None = None
+        self._physics = self.task_env.physics(min(num_threads or available_cpus(), num_envs))
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start all episodes. An int seeds environment n with seed + n; `options`: see `GymEnv`."""
+        if isinstance(seed, int):
+            seed = [seed + index for index in range(self.num_envs)]
+        for index, own in enumerate(seed or ()):
+            if own is not None:
+                self._rngs[index] = seeding.np_random(own)[0]
+        tasks = self._per_env(options["task"]) if options and "task" in options else self._task
+        pairs = zip(tasks, self._rngs, strict=True)
+        begun = [_begin(self.task_env, task, rng) for task, rng in pairs]
+        self._task_index = np.array([index for index, _ in begun])
+        self._states = np.stack([state for _, state in begun])
+        self._elapsed[:] = 0
+        self._ended[:] = False
+        return self.task_env.observe(self._states), self._infos()
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One step; environments that ended are reset instead, with reward 0 and no `terms`."""
+        if self._states is None:
+            raise RuntimeError("call reset before the first step")
+        states = self._states.copy()
+        for index in np.flatnonzero(self._ended):
+            self._task_index[index], states[index] = _begin(
+                self.task_env, self._task[index], self._rngs[index]
+            )
+        active = ~self._ended
+        tasks = self.task_env.tasks[self._task_index]
+        batch = np.asarray(actions)
+        after = advance(self.task_env, self._physics, states, batch, tasks, active)
+        self._states = after.states
+        self._elapsed = np.where(active, self._elapsed + 1, 0)
+        terminated = after.terminated & active
+        truncated = self._elapsed >= self._horizon
+        self._ended = terminated | truncated
+        infos = self._infos(after.terms, active)
+        return after.obs, after.reward.astype(np.float64), terminated, truncated, infos
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Stop the physics threads."""
+        self._physics.close()
+
+    def _per_env(self, task: int | Sequence[int] | None) -> list[int | None]:
+        if task is None or isinstance(task, int):
+            return [task] * self.num_envs
+        if len(task) != self.num_envs:
+            raise InputError(f"task must have {self.num_envs} indices, not {len(task)}")
+        return list(task)
+
+    def _infos(
+        self, terms: np.ndarray | None = None, active: np.ndarray | None = None
+    ) -> dict[str, Any]:
+        """Gymnasium's layout: an array per key, and under `_key` which environments have it."""
+        everyone = np.ones(self.num_envs, bool)
+        infos: dict[str, Any] = {
+            "task": self.task_env.tasks[self._task_index],
+            "_task": everyone,
+            "task_index": self._task_index.copy(),
+            "_task_index": everyone.copy(),
+        }
+        if terms is not None and active is not None and active.any():
+            named = dict(zip(self.task_env.spec.term_names, terms.T.copy(), strict=True))
+            masks = {f"_{name}": active.copy() for name in named}
+            infos |= {"terms": named | masks, "_terms": active}
+        return infos

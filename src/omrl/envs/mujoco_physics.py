@@ -1,0 +1,114 @@
+"""Batches of MuJoCo environments on C threads, through `mujoco.rollout`.
+
+An environment step is: warm start of the solver zeroed, then `frame_skip` physics steps with one
+action. So it is a pure function of the state, and a Python loop over `mj_step` with a zeroed warm
+start gives the same bits, whatever the number of threads, the batch size and the order.
+
+A state is MuJoCo's full physics state: time, qpos, qvel (and activations where a model has them).
+"""
+
+# MuJoCo ships no type stubs.
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import logging
+from pathlib import Path
+
+import mujoco
+import numpy as np
+from jaxtyping import Bool, Float64
+from mujoco import rollout
+
+from omrl.envs.base import Physics, SimulationError
+from omrl.errors import InputError
+
+# MuJoCo's own handler writes MUJOCO_LOG.TXT into the working directory. `_check` raises instead.
+mujoco.set_mju_user_warning(logging.getLogger(__name__).info)
+
+
+@functools.cache
+def compile_model(file_name: str, sha256: str, total_mass: float) -> mujoco.MjModel:
+    """The model `file_name` of gymnasium's assets, scaled to `total_mass` [kg]. Never write to it.
+
+    The file must be the one with hash `sha256`: another file is another MDP (InputError).
+    """
+    spec = mujoco.MjSpec.from_string(_asset(file_name, sha256))
+    # The file's own `settotalmass` gives the same model and a deprecation warning.
+    spec.compiler.settotalmass = -1
+    model = spec.compile()
+    mujoco.mj_setTotalmass(model, total_mass)
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    return model
+
+
+def _asset(file_name: str, sha256: str) -> str:
+    # Found without importing gymnasium, which takes 0.1 s.
+    package = importlib.util.find_spec("gymnasium")
+    assert package is not None
+    assert package.submodule_search_locations
+    folder = Path(package.submodule_search_locations[0], "envs", "mujoco", "assets")
+    content = (folder / file_name).read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise InputError(
+            f"{folder / file_name} has sha256 {found[:12]}, the environment is defined by "
+            f"{sha256[:12]}: install gymnasium 1.4.0"
+        )
+    return content.decode()
+
+
+class MujocoPhysics(Physics):
+    """One model for all environments of the batch."""
+
+    def __init__(self, model: mujoco.MjModel, frame_skip: int, num_threads: int):
+        self._model = model
+        self._frame_skip = frame_skip
+        # A pool of zero threads runs on the calling one.
+        self._pool = rollout.Rollout(nthread=num_threads if num_threads > 1 else 0)
+        self._scratch = [mujoco.MjData(model) for _ in range(num_threads)]
+
+    def step(
+        self,
+        states: Float64[np.ndarray, "env state"],
+        actions: Float64[np.ndarray, "env act"],
+        tasks: Float64[np.ndarray, "env parameter"],
+        active: Bool[np.ndarray, " env"],
+    ) -> Float64[np.ndarray, "env state"]:
+        """See `Physics.step`. Raises ValueError for states that are not finite."""
+        rows = np.flatnonzero(active)
+        next_states = states.copy()
+        if rows.size:
+            start = states[rows]
+            if not np.isfinite(start).all():
+                raise ValueError("states must be finite")
+            path = np.empty((rows.size, self._frame_skip, states.shape[1]))
+            self._pool.rollout(self._model, self._scratch, start, actions[rows, None], state=path)
+            self._check(rows, start, path[:, -1])
+            next_states[rows] = path[:, -1]
+        return next_states
+
+    def _check(
+        self,
+        rows: np.ndarray,
+        start: Float64[np.ndarray, "row state"],
+        end: Float64[np.ndarray, "row state"],
+    ) -> None:
+        """MuJoCo resets a diverged simulation silently; its clock, column 0, gives it away."""
+        timestep = self._model.opt.timestep
+        late = np.abs(end[:, 0] - start[:, 0] - self._frame_skip * timestep) > 0.5 * timestep
+        failed = np.flatnonzero(late | ~np.isfinite(end).all(axis=1))
+        if failed.size:
+            row = failed[0]
+            raise SimulationError(
+                f"MuJoCo diverged in {failed.size} of {len(rows)} environments, first in number "
+                f"{rows[row]} at {start[row, 0]:.3f} s: its state before the step had entries up "
+                f"to {np.abs(start[row]).max():.3g}"
+            )
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.close()
