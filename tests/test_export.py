@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -55,9 +57,6 @@ def test_normalisation_activation_and_clipping(tmp_path):
 
 
 def test_equals_the_same_network_in_jax(tmp_path):
-    import jax  # noqa: PLC0415
-    import jax.numpy as jnp  # noqa: PLC0415
-
     rng = np.random.default_rng(0)
     sizes = (20, 32, 32, 6)
     layers = [

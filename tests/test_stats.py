@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import trim_mean
 
 from omrl import stats
 from omrl.errors import InputError
@@ -25,8 +26,6 @@ def test_iqm_is_the_mean_of_the_middle_half():
 
 
 def test_iqm_equals_scipy_over_all_axes():
-    from scipy.stats import trim_mean  # noqa: PLC0415
-
     scores = np.random.default_rng(0).normal(size=(7, 5))
     assert float(stats.iqm(scores)) == pytest.approx(trim_mean(scores, 0.25, axis=None), rel=1e-14)
 

@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from omrl.errors import InputError
 from omrl.files import atomic_write
@@ -98,8 +100,6 @@ def export_policy(
     Observations are read as (obs - obs_mean) / obs_std; empty: as they are. Without `output_tanh`
     the output is clipped to [-1, 1].
     """
-    from safetensors.numpy import save  # noqa: PLC0415
-
     path = _tensors_path(path)
     for target in (path, path.with_suffix(".json")):
         if target.exists() and not overwrite:
@@ -134,9 +134,6 @@ def export_policy(
 
 def load_policy(path: str | Path) -> Policy:
     """The policy in `path`, checked against its JSON: hash, names, shapes, finite numbers."""
-    from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.numpy import load  # noqa: PLC0415
-
     path = _tensors_path(path)
     metadata = _read_metadata(path.with_suffix(".json"))
     content = _read(path)

@@ -1,0 +1,91 @@
+"""What an evaluation does, as a config: printed and stored with every number it gives.
+
+* `given`: the context is a part of the test task's own logged data.
+* `zero-shot`: no context; what the meta-trained policy does before it has seen any of the task.
+* `explore`, `finetune`: the agent gathers its context itself, or goes on learning online. Named so
+  that no number is ever mistaken for theirs; not built yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from omrl.errors import InputError
+
+if TYPE_CHECKING:
+    from omrl.envs.base import TaskEnv
+
+Protocol = Literal["given", "zero-shot", "explore", "finetune"]
+AVAILABLE = ("given", "zero-shot")
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """One evaluation. Two results are comparable if all of this, the env and the data agree."""
+
+    protocol: Protocol = "given"
+    split: str = "test"
+    """Named tasks of the environment: test, train, ..."""
+    tasks: tuple[int, ...] = ()
+    """Indices of tasks, instead of the split."""
+    episodes: int = 10
+    """Episodes per seed, task and shot."""
+    shots: tuple[int, ...] = (0, 1)
+    """Numbers of adaptation rounds to report; every round sees the same context."""
+    context_size: int = 256
+    context_unit: Literal["transitions", "trajectories"] = "transitions"
+    """Transitions are drawn i.i.d. without replacement over the slice, trajectories whole."""
+    context_slice: str = "all"
+    """Part of the task's lifetime that the context comes from: all, first-500, middle-500, ..."""
+    context_seed: int = 0
+    episode_seed: int = 0
+    """Of initial states, random actions and the noise of stochastic policies."""
+    deterministic: bool = True
+    """The policy's mean action; False: sampled."""
+    traces: tuple[str, ...] = ()
+    """Reward terms of the environment to record over time: x_velocity, ..."""
+
+    def __post_init__(self) -> None:
+        if self.protocol not in AVAILABLE:
+            raise InputError(
+                f"protocol {self.protocol!r} is not available: use {' or '.join(AVAILABLE)}"
+            )
+        if self.protocol == "zero-shot" and self.shots != (0,):
+            raise InputError(f"shots {self.shots} with protocol 'zero-shot': it has only (0,)")
+        if not self.shots or min(self.shots) < 0 or sorted(set(self.shots)) != list(self.shots):
+            raise InputError(f"shots {self.shots} must be ascending numbers of rounds, 0 or more")
+        if len(set(self.tasks)) != len(self.tasks):
+            raise InputError(f"tasks {self.tasks} name a task twice")
+        for name in ("episodes", "context_size"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        for name in ("context_seed", "episode_seed"):
+            if not 0 <= getattr(self, name) < 2**31:
+                raise InputError(f"{name} must be in [0, 2^31), not {getattr(self, name)}")
+
+    @property
+    def context(self) -> str:
+        """What was adapted to, in words."""
+        if self.protocol == "zero-shot":
+            return "none"
+        if self.context_unit == "trajectories":
+            return f"{self.context_size} whole trajectories of {self.context_slice}"
+        return (
+            f"{self.context_size} transitions drawn i.i.d. without replacement "
+            f"from {self.context_slice}"
+        )
+
+    def task_indices(self, env: TaskEnv) -> tuple[int, ...]:
+        """The tasks to evaluate, in the order asked for."""
+        if not self.tasks:
+            if self.split not in env.splits:
+                raise InputError(
+                    f"split {self.split!r} is not one of {env.spec.id}: {', '.join(env.splits)}"
+                )
+            return tuple(env.splits[self.split])
+        num_tasks = len(env.tasks)
+        for index in self.tasks:
+            if not 0 <= index < num_tasks:
+                raise InputError(f"task {index} is not one of {env.spec.id}: 0 to {num_tasks - 1}")
+        return self.tasks

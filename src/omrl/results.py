@@ -1,0 +1,281 @@
+"""The result of an evaluation: raw returns with all that is needed to read them. No JAX here.
+
+A result is one `.npz` of plain arrays and one JSON string. Statistics are computed when it is read
+(`omrl.stats`), never stored in place of the returns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from omrl import stats
+from omrl.config import from_json, to_json
+from omrl.errors import InputError
+from omrl.files import atomic_write
+from omrl.protocol import EvalConfig
+
+FORMAT = "omrl-evaluation-1"
+BASELINES = ("behaviour", "random", "zero", "oracle")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the numbers come from, beside the `EvalConfig`."""
+
+    env_id: str
+    spec_hash: str
+    """Of the environment: equal hashes mean equal MDPs."""
+    task_names: tuple[str, ...]
+    dt: float
+    """Seconds per environment step."""
+    algorithm: str
+    step: int
+    """Updates that the evaluated states had made."""
+    seeds: tuple[int, ...]
+    """The run seed of each entry of the seed axis."""
+    dataset: str
+    """Folder that contexts, behaviour and oracle returns were read from; empty: none."""
+    dataset_hash: str
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """Undiscounted returns and, beside them, what they have to be compared with."""
+
+    config: EvalConfig
+    provenance: Provenance
+    task_indices: Int64[np.ndarray, " task"]
+    task_parameters: Float64[np.ndarray, "task parameter"]
+    returns: Float64[np.ndarray, "seed task shot episode"]
+    random: Float64[np.ndarray, "task episode"]
+    """Uniform actions."""
+    zero: Float64[np.ndarray, "task episode"]
+    """The action 0."""
+    behaviour: Float64[np.ndarray, " task"]
+    """Mean return of the task's data over its lifetime; NaN: no data was given."""
+    oracle: Float64[np.ndarray, " task"]
+    """Final return of the task's own agent; NaN: not recorded with the data."""
+    traces: Mapping[str, Float64[np.ndarray, "seed task shot time"]]
+    """Reward terms over time, mean over the episodes still alive; NaN where none is."""
+
+    def __post_init__(self) -> None:
+        num_tasks, num_shots = len(self.task_indices), len(self.config.shots)
+        lead = (len(self.provenance.seeds), num_tasks, num_shots)
+        per_task = {"behaviour": self.behaviour, "oracle": self.oracle}
+        episodes = {"random": self.random, "zero": self.zero}
+        expected = {
+            "returns": (self.returns, (*lead, self.config.episodes)),
+            "task_parameters": (
+                self.task_parameters,
+                (num_tasks, len(self.provenance.task_names)),
+            ),
+        }
+        expected |= {name: (array, (num_tasks,)) for name, array in per_task.items()}
+        shape = (num_tasks, self.config.episodes)
+        expected |= {name: (array, shape) for name, array in episodes.items()}
+        for name, trace in self.traces.items():
+            expected[f"trace {name}"] = (trace, (*lead, trace.shape[-1]))
+        for name, (array, shape) in expected.items():
+            if array.shape != shape:
+                raise InputError(f"evaluation: {name} has shape {array.shape}, expected {shape}")
+        if not np.isfinite(self.returns).all():
+            raise InputError("evaluation: returns must be finite")
+
+    # --- Reading ---
+
+    def shot(self, rounds: int) -> Float64[np.ndarray, "seed task episode"]:
+        """Returns after `rounds` adaptation rounds."""
+        return self.returns[:, :, self.config.shots.index(rounds)]
+
+    def shot_name(self, rounds: int) -> str:
+        if self.config.protocol == "zero-shot":
+            return "zero-shot"
+        return "before" if rounds == 0 else f"after {rounds}"
+
+    def baseline(self, name: str) -> Float64[np.ndarray, " task"]:
+        """Mean return per task of one of `BASELINES`."""
+        values = getattr(self, name)
+        return values.mean(-1) if values.ndim == 2 else values
+
+    def to_json(self) -> dict[str, Any]:
+        """The table and its statistics as JSON values; null stands for what is not known."""
+        tasks = [
+            {
+                "index": int(index),
+                "parameters": dict(
+                    zip(self.provenance.task_names, map(float, parameters), strict=True)
+                ),
+                "returns": {
+                    str(rounds): float(self.shot(rounds)[:, position].mean())
+                    for rounds in self.config.shots
+                },
+            }
+            | {name: _number(self.baseline(name)[position]) for name in BASELINES}
+            for position, (index, parameters) in enumerate(
+                zip(self.task_indices, self.task_parameters, strict=True)
+            )
+        ]
+        return {
+            "config": to_json(self.config),
+            "provenance": to_json(self.provenance),
+            "tasks": tasks,
+            "summary": {
+                str(rounds): {
+                    "mean": _estimate(stats.bootstrap(self.shot(rounds), stats.mean)),
+                    "iqm": _estimate(stats.bootstrap(self.shot(rounds))),
+                    "standard_error": _estimate(stats.mean_standard_error(self.shot(rounds))),
+                }
+                for rounds in self.config.shots
+            },
+            "baselines": {name: _number(self.baseline(name).mean()) for name in BASELINES},
+        }
+
+    # --- Files ---
+
+    def save(self, path: str | Path) -> Path:
+        """Writes one `.npz` in one step; an interrupted write leaves what was there before."""
+        path = Path(path)
+        text = json.dumps(
+            {
+                "format": FORMAT,
+                "config": to_json(self.config),
+                "provenance": to_json(self.provenance),
+            }
+        )
+        with atomic_write(path) as file:
+            np.savez_compressed(
+                file,
+                allow_pickle=False,
+                json=np.array(text),
+                **{name: getattr(self, name) for name in _ARRAYS},
+                **{f"trace/{name}": trace for name, trace in self.traces.items()},
+            )
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> EvalResult:
+        """The result in `path`. Raises `InputError` for anything but a complete one."""
+        arrays = _read(Path(path))
+        try:
+            fields = json.loads(str(arrays.pop("json")[()]))
+            if fields["format"] != FORMAT:
+                raise ValueError(f"format {fields['format']!r}, this version reads {FORMAT!r}")
+            config = from_json(EvalConfig, fields["config"])
+            provenance = from_json(Provenance, fields["provenance"], "provenance")
+            named = {name: arrays.pop(name) for name in _ARRAYS}
+        except KeyError as error:
+            raise InputError(f"{path}: {error} is missing; evaluate again") from error
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{path}: {error}") from error
+        for name, array in (named | arrays).items():
+            kind = np.int64 if name == "task_indices" else np.float64
+            if array.dtype != kind:
+                raise InputError(f"{path}: {name} is {array.dtype}, expected {kind.__name__}")
+        traces = {name.removeprefix("trace/"): array for name, array in arrays.items()}
+        return cls(config, provenance, **named, traces=traces)
+
+
+_ARRAYS = tuple(
+    field.name
+    for field in dataclasses.fields(EvalResult)
+    if field.name not in ("config", "provenance", "traces")
+)
+
+
+# --- The printed table ---
+
+
+def print_table(result: EvalResult, file: TextIO | None = None) -> None:
+    """The table per task, then what the numbers are. Plain Markdown unless `file` is a terminal."""
+    from rich import box  # noqa: PLC0415 - only where something is printed
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    console = Console(file=file, highlight=False)
+    if not console.is_terminal:
+        console = Console(file=file, highlight=False, width=200)
+    header, rows, mean = table(result)
+    grid = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.MARKDOWN)
+    for name in header:
+        grid.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        grid.add_row(*row)
+    grid.add_section()
+    grid.add_row(*mean, style="bold")
+    console.print(grid)
+    for line in describe(result):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def table(result: EvalResult) -> tuple[list[str], list[list[str]], list[str]]:
+    """Header, one row per task, and the row of means with their intervals."""
+    shots, names = result.config.shots, result.provenance.task_names
+    header = ["task", *names, *map(result.shot_name, shots), *BASELINES]
+    per_shot = [result.shot(rounds).mean((0, 2)) for rounds in shots]
+    columns = per_shot + [result.baseline(name) for name in BASELINES]
+    rows = [
+        [
+            str(index),
+            *(f"{value:.4g}" for value in result.task_parameters[position]),
+            *(_cell(column[position]) for column in columns),
+        ]
+        for position, index in enumerate(result.task_indices)
+    ]
+    intervals = [str(stats.bootstrap(result.shot(rounds), stats.mean)) for rounds in shots]
+    means = [_cell(result.baseline(name).mean()) for name in BASELINES]
+    return header, rows, ["mean", *("" for _ in names), *intervals, *means]
+
+
+def describe(result: EvalResult) -> list[str]:
+    """What has to be printed with every number: environment, protocol, seeds, interval."""
+    config, source = result.config, result.provenance
+    last = result.shot(config.shots[-1])
+    name = result.shot_name(config.shots[-1])
+    context = config.context
+    if config.protocol == "given":
+        context += f" of {source.dataset} ({source.dataset_hash[:12]}), seed {config.context_seed}"
+    actions = "deterministic" if config.deterministic else "sampled"
+    error = stats.mean_standard_error(last)
+    return [
+        f"environment {source.env_id}, spec {source.spec_hash[:12]}",
+        f"protocol {config.protocol}; context: {context}",
+        f"{source.algorithm} after {source.step:,} updates, seeds "
+        f"{', '.join(map(str, source.seeds))}; {config.episodes} episodes per seed and task, "
+        f"seed {config.episode_seed}, {actions} actions",
+        f"in brackets: {stats.bootstrap(last, stats.mean).method}",
+        f"{name}: IQM {stats.bootstrap(last)}; {error.value:.1f} ± {error.high - error.value:.1f} "
+        f"({error.method})",
+    ]
+
+
+def _cell(value: float) -> str:
+    return f"{value:.1f}" if math.isfinite(value) else "-"
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _estimate(estimate: stats.Estimate) -> dict[str, Any]:
+    fields = dataclasses.asdict(estimate)
+    return fields | {name: _number(fields[name]) for name in ("value", "low", "high")}
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not an evaluation (.npz without objects): {error}") from error
