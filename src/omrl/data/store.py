@@ -1,0 +1,337 @@
+"""Opening and writing datasets: folders of plain `.npy` columns beside a manifest.
+
+    my-data/manifest.json
+    my-data/task-007/{obs,action,reward,terms,terminated,truncated,episode_start}.npy
+
+Rows are transitions in time order, whole episodes one after another. `obs` has one row more per
+episode, its last observation, so that next and terminal observations are stored once.
+`episode_start` has one number more than there are episodes: episode `e` is the rows
+`episode_start[e]:episode_start[e + 1]`, and its observations begin at `episode_start[e] + e`.
+
+A writer works in `my-data.partial` and renames it at the end. What it completed before it was
+interrupted, or appended up to a point that its caller recorded, is kept and continued.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from omrl.data import manifest as manifests
+from omrl.data import validate
+from omrl.data.dataset import Dataset, TaskData
+from omrl.data.growing import GrowingTask
+from omrl.data.manifest import Manifest, TaskRecord
+from omrl.envs.base import EnvSpec, TaskEnv
+from omrl.errors import InputError
+
+__all__ = ["Dataset", "TaskData", "Writer", "create", "open_dataset", "open_for_training"]
+
+# --- Opening ---
+
+
+def open_dataset(path: str | Path) -> Dataset:
+    """Open after the cheap checks: manifest, and dtype, shape and size of every file."""
+    folder = Path(path)
+    manifest = manifests.read(folder)
+    validate.raise_first(folder, validate.file_findings(folder, manifest))
+    return Dataset(folder, manifest)
+
+
+def open_for_training(path: str | Path, env: TaskEnv, splits: Sequence[str] = ()) -> Dataset:
+    """Open data of exactly this MDP that has all tasks of `splits` and a clean full validation.
+
+    Validates now, and puts that on record, where the record is absent or belongs to other data.
+    Raises `InputError` naming what does not fit.
+    """
+    dataset = open_dataset(path)
+    _check_mdp(dataset, env)
+    for name in splits:
+        if name not in dataset.splits:
+            held = ", ".join(dataset.splits)
+            raise InputError(f"{path}: no split {name!r}; the dataset has {held}")
+        missing = sorted(set(dataset.splits[name]) - set(dataset.task_indices))
+        if missing:
+            raise InputError(
+                f"{path}: split {name!r} has no data of task {missing[0]} ({len(missing)} tasks "
+                "missing); collect them too or create the dataset with other splits"
+            )
+    manifest = dataset.manifest
+    if not manifest.validated:
+        report = validate.validate(dataset.path, manifest, env)
+        manifest = validate.record(dataset.path, manifest, report)
+    return dataclasses.replace(dataset, manifest=manifest)
+
+
+def _check_mdp(dataset: Dataset, env: TaskEnv) -> None:
+    if dataset.spec.hash != env.spec.hash:
+        raise InputError(
+            f"{dataset.path}: made with {dataset.env_id} of spec hash {dataset.spec.hash[:12]}, "
+            f"not {env.spec.id} of {env.spec.hash[:12]}: another MDP; collect or import it anew"
+        )
+    tasks = env.tasks
+    for task in dataset.manifest.tasks:
+        if task.index >= len(tasks) or not np.array_equal(tasks[task.index], task.parameters):
+            raise InputError(
+                f"{dataset.path}: task {task.index} has parameters {task.parameters}, not those "
+                f"of {env.spec.id}; collect or import it anew"
+            )
+
+
+# --- Writing ---
+
+
+def create(
+    path: str | Path,
+    env: TaskEnv,
+    *,
+    command: str,
+    overwrite: bool = False,
+    splits: Mapping[str, Sequence[int]] | None = None,
+    dtype: str = "float32",
+    source: Mapping[str, str] | None = None,
+) -> Writer:
+    """Begin a dataset of `env`, or continue the one that was begun here by the same `command`.
+
+    `splits` are those of `env` unless given. An existing dataset is an `InputError` unless it may
+    be overwritten, and then stays as it is until the new one is whole.
+    """
+    out = Path(path)
+    if out.exists() and not (overwrite and (out / manifests.NAME).is_file()):
+        what = "exists and is not a dataset" if overwrite else "exists"
+        raise InputError(f"{out}: {what}; give another folder or allow a dataset to be overwritten")
+    if dtype not in manifests.FLOATS:
+        raise InputError(f"dtype {dtype!r}: must be {' or '.join(manifests.FLOATS)}")
+    begun = Manifest(
+        spec=env.spec,
+        dtype=dtype,
+        splits={name: tuple(tasks) for name, tasks in (splits or env.splits).items()},
+        command=command,
+        versions=manifests.library_versions(),
+        source=source,
+    )
+    partial = out.with_name(out.name + ".partial")
+    held = _begun(partial)
+    if held is not None and dataclasses.replace(held, tasks=(), validation=None) == begun:
+        damaged = {finding.task for finding in validate.file_findings(partial, held)}
+        whole = tuple(task for task in held.tasks if task.index not in damaged)
+        return Writer(out, env, dataclasses.replace(begun, tasks=whole), overwrite)
+    if held is not None and not overwrite:
+        raise InputError(
+            f"{partial}: begun by another command, library version or environment, "
+            f"{held.command!r}; repeat that one, or delete the folder"
+        )
+    if held is not None:
+        shutil.rmtree(partial)
+    manifests.write(partial, begun)
+    return Writer(out, env, begun, overwrite)
+
+
+def _begun(partial: Path) -> Manifest | None:
+    """The manifest of an interrupted writer, None where there is none."""
+    if (partial / manifests.NAME).is_file():
+        return manifests.read(partial)
+    # Killed while it wrote its first manifest, a writer leaves a hidden file at most.
+    if partial.exists() and any(not path.name.startswith(".") for path in partial.iterdir()):
+        raise InputError(f"{partial}: in the way and not an interrupted dataset; move it elsewhere")
+    return None
+
+
+class Writer:
+    """Writes a dataset task by task (`write_task`), or in rounds (`append`, then `complete`).
+
+    Both take the columns of the module's docstring by name, as floating-point, bool and integer
+    arrays; `terms` may be left out where they were not recorded. All are checked as in a full
+    validation before a byte is written.
+    """
+
+    def __init__(self, out: Path, env: TaskEnv, manifest: Manifest, overwrite: bool):
+        self.out = out
+        self.partial = out.with_name(out.name + ".partial")
+        self._env = env
+        self._manifest = manifest
+        self._overwrite = overwrite
+
+    def is_complete(self, index: int) -> bool:
+        """Whether task `index` is written, hashed and on record."""
+        return any(task.index == index for task in self._manifest.tasks)
+
+    def episodes(self, index: int) -> int:
+        """Number of whole episodes in the files of task `index`."""
+        return self._files(index).cursor()[0]
+
+    def append(self, index: int, **columns: np.ndarray) -> None:
+        """Add whole episodes, all columns of theirs, to the lifetime of task `index`.
+
+        `InputError` names the first bad row, counted within these columns, or the bytes that the
+        disk lacks; the files then are as before.
+        """
+        if self.is_complete(index):
+            raise InputError(f"{self.out}: task {index} is complete; truncate it to write it again")
+        parameters = self._parameters(index)
+        columns = self._cast(index, columns)
+        findings = validate.column_findings(self._env.spec, index, columns)
+        findings += validate.reward_findings(self._env, index, parameters, columns)
+        validate.raise_first(self.out, findings)
+        check_room(self.partial, sum(column.nbytes for column in columns.values()))
+        try:
+            self._files(index).append(columns)
+        except OSError as error:
+            raise InputError(f"{self.partial}: {error.strerror}; free the disk, repeat") from error
+
+    def truncate(self, index: int, episodes: int) -> None:
+        """Keep the first `episodes` episodes of task `index`, which then is not complete."""
+        if self.is_complete(index):
+            kept = tuple(task for task in self._manifest.tasks if task.index != index)
+            self._record(kept)
+        self._files(index).truncate(episodes)
+
+    def sync(self, index: int) -> None:
+        """Wait until the episodes of task `index` would survive a loss of power."""
+        self._files(index).sync()
+
+    def complete(self, index: int, behaviour: Mapping[str, Any]) -> None:
+        """Finish task `index`: hash its columns and put it on record with its `behaviour`."""
+        files = self._files(index)
+        episodes, rows = files.cursor()
+        if episodes == 0:
+            raise InputError(f"{self.out}: task {index} has no episode; append some first")
+        files.seal()
+        starts, reward = (np.load(files.path(n)) for n in ("episode_start", "reward"))
+        mean, low, high = validate.return_statistics(validate.episode_returns(reward, starts))
+        record = TaskRecord(
+            index=index,
+            parameters=self._parameters(index),
+            episodes=episodes,
+            transitions=rows,
+            return_mean=mean,
+            return_min=low,
+            return_max=high,
+            behaviour=behaviour,
+            columns={name: validate.column_record(files.path(name)) for name in files.names()},
+        )
+        others = [task for task in self._manifest.tasks if task.index != index]
+        self._record(tuple(sorted([*others, record], key=lambda task: task.index)))
+
+    def write_task(
+        self, index: int, *, behaviour: Mapping[str, Any], **columns: np.ndarray
+    ) -> None:
+        """Write the whole lifetime of task `index`: the columns of `append`, then `complete`."""
+        self.truncate(index, 0)
+        self.append(index, **columns)
+        self.complete(index, behaviour)
+
+    def finish(self) -> Dataset:
+        """Validate everything, put that on record, and give the folder its name."""
+        begun = {path.name for path in self.partial.glob("task-*")}
+        unfinished = sorted(begun - {task.folder for task in self._manifest.tasks})
+        if unfinished or not begun:
+            what = f"{unfinished[0]} is not complete" if unfinished else "no task was written"
+            raise InputError(f"{self.partial}: {what}; complete it before finishing")
+        if self.out.exists() and not self._overwrite:
+            raise InputError(f"{self.out}: exists by now; move it, then repeat the command")
+        report = validate.validate(self.partial, self._manifest, self._env)
+        validate.record(self.partial, self._manifest, report)
+        replaced = self.out.with_name(self.out.name + ".replaced")
+        if self.out.exists():
+            shutil.rmtree(replaced, ignore_errors=True)
+            self.out.rename(replaced)
+        self.partial.rename(self.out)
+        shutil.rmtree(replaced, ignore_errors=True)
+        return open_dataset(self.out)
+
+    def _files(self, index: int) -> GrowingTask:
+        folder = self.partial / manifests.task_folder(index)
+        return GrowingTask(folder, self._env.spec, self._manifest.dtype)
+
+    def _record(self, tasks: tuple[TaskRecord, ...]) -> None:
+        self._manifest = dataclasses.replace(self._manifest, tasks=tasks)
+        manifests.write(self.partial, self._manifest)
+
+    def _parameters(self, index: int) -> tuple[float, ...]:
+        tasks = self._env.tasks
+        if not 0 <= index < len(tasks):
+            raise InputError(f"{self.out}: no task {index}; {self._env.spec.id} has {len(tasks)}")
+        return tuple(float(value) for value in tasks[index])
+
+    def _cast(self, index: int, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The columns in the dtypes of the files; `InputError` where kind or shape is another."""
+        names = set(manifests.column_names(self._env.spec, "terms" in columns))
+        if columns.keys() != names:
+            wrong = ", ".join(sorted(columns.keys() ^ names))
+            raise InputError(f"{self.out}: task {index}: missing or unknown columns: {wrong}")
+        num_rows, num_episodes = len(columns["reward"]), len(columns["episode_start"]) - 1
+        cast = {}
+        for name, column in columns.items():
+            dtype = manifests.column_dtype(name, self._manifest.dtype)
+            shape = manifests.column_shape(name, self._env.spec, num_rows, num_episodes)
+            if column.dtype.kind != dtype.kind or column.shape != shape:
+                raise InputError(
+                    f"{self.out}: task {index}, {name}: {column.dtype} {column.shape}; give a "
+                    f"{dtype} {shape} array for {num_rows} rows in {num_episodes} episodes"
+                )
+            with np.errstate(over="ignore"):  # Found as an infinity by the checks.
+                cast[name] = column.astype(dtype, copy=False)
+        return cast
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """`InputError` where the disk of `folder` has less than `needed` bytes available."""
+    while not folder.exists():
+        folder = folder.parent
+    available = shutil.disk_usage(folder).free
+    if needed > available:
+        raise InputError(
+            f"{folder}: needs {needed} bytes on this disk, {available} are available; free some "
+            "or write elsewhere"
+        )
+
+
+def task_bytes(spec: EnvSpec, num_rows: int, num_episodes: int, dtype: str = "float32") -> int:
+    """Bytes of the columns of a task, for `check_room` before a long collection."""
+    return sum(
+        manifests.column_dtype(name, dtype).itemsize
+        * math.prod(manifests.column_shape(name, spec, num_rows, num_episodes))
+        for name in manifests.column_names(spec, with_terms=True)
+    )
+
+
+def write_slice(
+    dataset: Dataset,
+    path: str | Path,
+    env: TaskEnv,
+    *,
+    every: int = 1,
+    dtype: str = "float32",
+    command: str,
+    overwrite: bool = False,
+) -> Dataset:
+    """Write the selected episodes of `dataset`, thinned to every `every`-th, as a dataset."""
+    _check_mdp(dataset, env)
+    tasks = [dataset.task(index) for index in dataset.task_indices]
+    tasks = [dataclasses.replace(task, episodes=task.episodes[::every]) for task in tasks]
+    sizes = [task_bytes(env.spec, task.num_rows, task.num_episodes, dtype) for task in tasks]
+    selection = f"{dataset.selection}, every {every}"
+    writer = create(
+        path,
+        env,
+        command=command,
+        overwrite=overwrite,
+        splits=dataset.splits,
+        dtype=dtype,
+        source={"hash": dataset.manifest.hash, "slice": selection},
+    )
+    check_room(writer.partial, sum(sizes))
+    for task in tasks:
+        index = task.record.index
+        if not writer.is_complete(index):
+            columns = {name: task.column(name) for name in task.columns if name != "episode_start"}
+            columns["episode_start"] = task.episode_start
+            writer.write_task(index, behaviour=task.record.behaviour, **columns)
+    return writer.finish()
