@@ -1,5 +1,20 @@
-"""The one exception that means "what you gave me is wrong": the command line exits 2 on it."""
+"""How a run ends other than well; the command line turns each into one line and an exit code."""
 
 
 class InputError(ValueError):
-    """Wrong usage or bad input, in one line: what was given, what is allowed, the nearest fix."""
+    """Wrong usage or bad input, in one line: what was given, what is allowed, the nearest fix.
+
+    Exit code 2.
+    """
+
+
+class NonFiniteError(ArithmeticError):
+    """Training met a NaN or an infinity: which update, seed, task and tensor. Exit code 1."""
+
+
+class Stopped(Exception):  # noqa: N818 - being told to stop is not an error
+    """A signal ended the run after a checkpoint. `code` is the exit code, 128 + signal number."""
+
+    def __init__(self, code: int, message: str):
+        super().__init__(message)
+        self.code = code

@@ -1,0 +1,227 @@
+"""Many updates of many seeds in one call: the jitted program of a training stage.
+
+The program loops over a *traced* number of updates and writes its metrics to a buffer of fixed
+length, so that one compilation serves every chunk length and the length cannot change a bit. The
+data is an argument, sampled on the device inside the loop. Seeds run one after the other on a CPU
+(`lax.map`: faster, and bit-equal to a seed run alone) and side by side elsewhere (`vmap`: within
+rounding of a seed run alone). Over several devices they are split by `shard_map`.
+
+This is the only module that sees the seed axis: states are [seed, ...], metrics
+[seed, update, ...].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Int, Int32
+
+from omrl.algorithm import Algorithm, Stage
+from omrl.data.device import DeviceData
+from omrl.data.sample import sample_batches
+from omrl.errors import InputError
+from omrl.types import Metrics
+
+MAX_UPDATES = 4096
+"""Length of the metrics buffer, so the most updates that one call can make."""
+
+_INIT = 2**32 - 1
+"""Folded into a seed's key for its initial state: never an update number, which is an int32."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the seeds run. Hashable, so that a jitted function can take it as a static argument."""
+
+    mesh: Mesh
+    """One axis, "seed"."""
+    side_by_side: bool
+    """The seeds of one device by `vmap` instead of `lax.map`."""
+
+    @classmethod
+    def of(cls, devices: Sequence[Any], num_seeds: int) -> Layout:
+        """Equal shares of `num_seeds` for JAX `devices`; `InputError` if they cannot be equal."""
+        if num_seeds % len(devices):
+            raise InputError(
+                f"seeds: {num_seeds} do not divide evenly over {len(devices)} devices; "
+                f"use a multiple of {len(devices)} seeds or fewer devices"
+            )
+        mesh = Mesh(np.asarray(devices), ("seed",))
+        return cls(mesh, side_by_side=devices[0].platform != "cpu")
+
+    @property
+    def by_seed(self) -> NamedSharding:
+        """The leading axis split over the devices."""
+        return NamedSharding(self.mesh, P("seed"))
+
+    @property
+    def replicated(self) -> NamedSharding:
+        """A whole copy on every device."""
+        return NamedSharding(self.mesh, P())
+
+
+def place(tree: Any, sharding: NamedSharding) -> Any:
+    """`tree` on the devices of `sharding`, given whole on every process.
+
+    With several processes each one hands over only what its own devices hold.
+    """
+    if sharding.is_fully_addressable:
+        return jax.device_put(tree, sharding)
+
+    def leaf(value: Any) -> Array:
+        whole = np.asarray(value)
+        return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
+
+    return jax.tree.map(leaf, tree)
+
+
+def init_states(algorithm: Algorithm, layout: Layout, seeds: Int[np.ndarray, " seed"]) -> Any:
+    """The initial state of every seed, leaves [seed, ...], on the devices of `layout`."""
+    return _init(algorithm, layout, _place_seeds(layout, seeds))
+
+
+def abstract_states(algorithm: Algorithm, layout: Layout, num_seeds: int) -> Any:
+    """Shapes, dtypes and sharding of `init_states`, without making them."""
+    seeds = jax.ShapeDtypeStruct((num_seeds,), jnp.int32)
+    shapes = jax.eval_shape(partial(_init, algorithm, layout), seeds)
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=layout.by_seed), shapes
+    )
+
+
+def train_chunk(
+    stage: Stage,
+    layout: Layout,
+    states: Any,
+    data: DeviceData,
+    seeds: Int[np.ndarray, " seed"],
+    task_ids: Int[np.ndarray, " task"],
+    num_updates: int,
+) -> tuple[Any, Metrics, Bool[Array, "seed leaf"]]:
+    """`num_updates` updates of every seed.
+
+    Args:
+        stage: what an update reads and does. Static: pass the same object for the same program.
+        states: leaves [seed, ...], placed by `init_states` or restored with `layout.by_seed`.
+        data: of the training tasks, placed with `layout.replicated`.
+        task_ids: the number of each task along the data's first axis, to name it in the metrics.
+        num_updates: at most `MAX_UPDATES`; 0 only compiles.
+
+    Returns:
+        The new states; the metrics [seed, MAX_UPDATES, ...], of which the first `num_updates` are
+        filled, with the sampled tasks' ids as `task`; whether each leaf of the new states, in
+        tree order, is finite.
+    """
+    if not 0 <= num_updates <= MAX_UPDATES:
+        raise ValueError(f"num_updates: {num_updates} is not in 0 … {MAX_UPDATES}")
+    return program(stage, layout)(
+        states,
+        data,
+        _place_seeds(layout, seeds),
+        place(np.asarray(task_ids, np.int32), layout.replicated),
+        np.int32(num_updates),
+    )
+
+
+@cache
+def program(stage: Stage, layout: Layout) -> Callable[..., tuple[Any, Metrics, Array]]:
+    """The compiled function behind `train_chunk`, one per stage and layout."""
+    # Said, not left to the compiler: outputs placed otherwise than inputs compile a second time.
+    # Metrics go to every process, since all of them judge the same numbers.
+    placed = (layout.by_seed, layout.replicated, layout.replicated)
+    return jax.jit(partial(_train_chunk, stage, layout), out_shardings=placed)
+
+
+def _train_chunk(
+    stage: Stage,
+    layout: Layout,
+    states: Any,
+    data: DeviceData,
+    seeds: Int32[Array, " seed"],
+    task_ids: Int32[Array, " task"],
+    num_updates: Int32[Array, ""],
+) -> tuple[Any, Metrics, Bool[Array, "seed leaf"]]:
+    # Jitted only so that it is traced once, for the shapes of its metrics and inside the loop.
+    update = jax.jit(partial(_update, stage))
+    first = jax.tree.map(lambda leaf: leaf[0], (states, seeds))
+    metrics_shape = jax.eval_shape(update, *first, data, task_ids)[1]
+    zeros, unravel = ravel_pytree(
+        jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics_shape)
+    )
+
+    def one_seed(state, seed, data, task_ids, num_updates):
+        def step(i, carry):
+            state, rows = carry
+            state, metrics = update(state, seed, data, task_ids)
+            # One row per update: a single write, where one per metric would be a kernel each.
+            return state, rows.at[i].set(ravel_pytree(metrics)[0])
+
+        rows = jnp.zeros((MAX_UPDATES, *zeros.shape), zeros.dtype)
+        return jax.lax.fori_loop(0, num_updates, step, (state, rows))
+
+    states, rows = _each_seed(one_seed, layout, (states, seeds), (data, task_ids, num_updates))
+    return states, jax.vmap(jax.vmap(unravel))(rows), jax.vmap(_finite_leaves)(states)
+
+
+def _update(
+    stage: Stage,
+    state: Any,
+    seed: Int32[Array, ""],
+    data: DeviceData,
+    task_ids: Int32[Array, " task"],
+) -> tuple[Any, Metrics]:
+    """One update of one seed; every random number is a function of (seed, state.step)."""
+    key = jax.random.fold_in(jax.random.PRNGKey(seed), state.step)
+    task_key, sample_key, update_key = jax.random.split(key, 3)
+    tasks = jax.random.choice(
+        task_key, jnp.arange(task_ids.shape[0]), (stage.task_batch,), replace=False
+    )
+    batches = jax.vmap(partial(sample_batches, data, stage.batches))(
+        tasks, jax.random.split(sample_key, stage.task_batch)
+    )
+    state, metrics = stage.update(state, batches, update_key)
+    return state, {**metrics, "task": task_ids[tasks]}
+
+
+@partial(jax.jit, static_argnames=("algorithm", "layout"))
+def _init(algorithm: Algorithm, layout: Layout, seeds: Int32[Array, " seed"]) -> Any:
+    def one_seed(seed):
+        return algorithm.init(jax.random.fold_in(jax.random.PRNGKey(seed), _INIT))
+
+    return _each_seed(one_seed, layout, (seeds,), ())
+
+
+def _each_seed(
+    function: Callable[..., Any], layout: Layout, by_seed: tuple[Any, ...], shared: tuple[Any, ...]
+) -> Any:
+    """`function(*of one seed, *shared)` for all seeds, split over the devices of `layout`."""
+
+    def on_device(by_seed, shared):
+        if layout.side_by_side:
+            return jax.vmap(lambda one: function(*one, *shared))(by_seed)
+        return jax.lax.map(lambda one: function(*one, *shared), by_seed)
+
+    return jax.shard_map(
+        on_device,
+        mesh=layout.mesh,
+        in_specs=(P("seed"), P()),
+        out_specs=P("seed"),
+        check_vma=False,
+    )(by_seed, shared)
+
+
+def _finite_leaves(state: Any) -> Bool[Array, " leaf"]:
+    return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state)])
+
+
+def _place_seeds(layout: Layout, seeds: Int[np.ndarray, " seed"]) -> Int32[Array, " seed"]:
+    return place(np.asarray(seeds, np.int32), layout.by_seed)

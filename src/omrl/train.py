@@ -1,0 +1,354 @@
+"""Meta-training of any algorithm: chunks of updates, with all that happens between them.
+
+At every step count the loop does, in this order: evaluate if due, checkpoint if due or told to
+stop, then the next chunk. A checkpoint therefore holds everything up to its step and nothing after,
+and a resumed run equals an uninterrupted one bit for bit, its log included.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from omrl import guard, hosts
+from omrl.algorithm import Algorithm, Stage
+from omrl.checkpoint import Checkpoints
+from omrl.chunk import MAX_UPDATES, Layout, abstract_states, init_states, place, train_chunk
+from omrl.data.device import DeviceData
+from omrl.data.sample import check_sizes
+from omrl.errors import InputError, NonFiniteError, Stopped
+from omrl.interrupt import Interrupt
+from omrl.logs import Averages, RunLog
+from omrl.progress import TrainProgress
+from omrl.runs import Run
+
+CHUNK_SECONDS = 1.5
+"""Aim for the length of a chunk: a signal waits at most about this long."""
+
+Evaluate = Callable[[Any, int], Mapping[str, float]]
+"""`(states, step) -> values`: states [seed, ...] after `step` updates."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What decides a meta-training beside the algorithm and the data."""
+
+    seeds: int = 1
+    """Number of seeds, trained in one program: first_seed, first_seed + 1, …"""
+    first_seed: int = 0
+    log_every: int = 100
+    """Updates per row of log.jsonl."""
+    eval_every: int = 0
+    """Updates between two evaluations; 0: only after the last update."""
+    checkpoint_every: int = 1000
+    """Updates between two checkpoints; the last update has one too."""
+    keep: int = 3
+    """Checkpoints that stay, the newest."""
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "log_every", "checkpoint_every", "keep"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}: {getattr(self, name)} is not 1 or more")
+        if self.eval_every < 0:
+            raise InputError(f"eval_every: {self.eval_every} is not 0 (never) or more")
+
+    @property
+    def seed_numbers(self) -> Int[np.ndarray, " seed"]:
+        return np.arange(self.first_seed, self.first_seed + self.seeds)
+
+
+def num_updates(algorithm: Algorithm) -> int:
+    """Updates of all stages together."""
+    return sum(stage.steps for stage in algorithm.stages())
+
+
+def check_data(
+    algorithm: Algorithm, num_rows: Sequence[int], task_ids: Int[np.ndarray, " task"]
+) -> None:
+    """Raises `InputError` if the data, of `num_rows` per task, is too little for a stage."""
+    for stage in algorithm.stages():
+        if stage.task_batch > len(num_rows):
+            raise InputError(
+                f"task_batch: stage {stage.name} draws {stage.task_batch} tasks per update, the "
+                f"data has {len(num_rows)}; use at most that many"
+            )
+        check_sizes(stage.batches, num_rows, task_ids.tolist())
+
+
+def disk_bytes(algorithm: Algorithm, layout: Layout, config: TrainConfig) -> int:
+    """Bytes that the checkpoints of a run take, the one being written included."""
+    states = abstract_states(algorithm, layout, config.seeds)
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(states))
+    return size * (config.keep + 1)
+
+
+def load_states(
+    run: Run,
+    algorithm: Algorithm,
+    config: TrainConfig,
+    layout: Layout,
+    step: int | None = None,
+) -> tuple[Any, int]:
+    """The states [seed, ...] of a checkpoint of `run` (None: the newest), and its step."""
+    checkpoints = Checkpoints(run.checkpoints, keep=config.keep)
+    like = abstract_states(algorithm, layout, config.seeds)
+    states, meta = checkpoints.restore(like, run.config, step)
+    checkpoints.close()
+    return states, meta["step"]
+
+
+def train(
+    run: Run,
+    algorithm: Algorithm,
+    config: TrainConfig,
+    layout: Layout,
+    data: DeviceData,
+    task_ids: Int[np.ndarray, " task"],
+    *,
+    evaluate: Evaluate | None = None,
+    wandb: bool = False,
+    quiet: bool = False,
+) -> Any:
+    """Trains to the end of the last stage, from the newest checkpoint of `run` if there is one.
+
+    Args:
+        data: of the training tasks.
+        task_ids: their numbers, in the data's order.
+        evaluate: called in the first process alone.
+
+    Returns:
+        The final states, leaves [seed, ...].
+
+    Raises:
+        InputError: a checkpoint of another config, damaged, or no room to write one.
+        NonFiniteError: names the update, seed, task and tensor.
+        Stopped: by SIGTERM or SIGINT, after a checkpoint.
+    """
+    check_data(algorithm, np.asarray(data.num_rows).tolist(), task_ids)
+    checkpoints = Checkpoints(run.checkpoints, keep=config.keep)
+    position, states, averages = _start(run, algorithm, config, layout, checkpoints)
+    log = RunLog(
+        run.path,
+        every=config.log_every,
+        step=position.step,
+        evaluated=position.evaluated,
+        averages=averages,
+        wandb_config=run.config if wandb else None,
+        write=hosts.is_main(),
+    )
+    total = num_updates(algorithm)
+    progress = TrainProgress(total, show=hosts.is_main() and not quiet)
+    with log, progress, Interrupt() as interrupt:
+        trainer = _Trainer(
+            run=run,
+            config=config,
+            stages=algorithm.stages(),
+            layout=layout,
+            data=place(data, layout.replicated),
+            task_ids=task_ids,
+            evaluate=evaluate,
+            checkpoints=checkpoints,
+            log=log,
+            progress=progress,
+            interrupt=interrupt,
+            position=position,
+            states=states,
+        )
+        try:
+            trainer.run_to(total)
+        finally:
+            checkpoints.wait()
+            checkpoints.close()
+    return trainer.states
+
+
+@dataclass
+class _Position:
+    """How far a run is."""
+
+    step: int = 0
+    seconds: float = 0.0
+    """That the run took up to its last checkpoint, resumed parts added up."""
+    evaluated: int = 0
+    """Step of the last evaluation."""
+    saved: int = -1
+    """Step of the last checkpoint."""
+
+
+def _start(
+    run: Run,
+    algorithm: Algorithm,
+    config: TrainConfig,
+    layout: Layout,
+    checkpoints: Checkpoints,
+) -> tuple[_Position, Any, Averages]:
+    if not checkpoints.steps:
+        states = init_states(algorithm, layout, config.seed_numbers)
+        position, averages = _Position(), Averages()
+    else:
+        like = abstract_states(algorithm, layout, config.seeds)
+        states, meta = checkpoints.restore(like, run.config)
+        step = meta["step"]
+        position = _Position(step, meta["seconds"], meta["evaluated"], saved=step)
+        averages = Averages(**meta["averages"])
+    # Fresh and restored alike, or the second call of the program compiles it again.
+    return position, jax.device_put(states, layout.by_seed), averages
+
+
+@dataclass
+class _Trainer:
+    run: Run
+    config: TrainConfig
+    stages: tuple[Stage, ...]
+    layout: Layout
+    data: DeviceData
+    task_ids: Int[np.ndarray, " task"]
+    evaluate: Evaluate | None
+    checkpoints: Checkpoints
+    log: RunLog
+    progress: TrainProgress
+    interrupt: Interrupt
+    position: _Position
+    states: Any
+
+    def __post_init__(self) -> None:
+        self.started = time.monotonic() - self.position.seconds
+        self.pace = _Pace()
+
+    def run_to(self, total: int) -> None:
+        """Runs up to `total` updates, the sum of all stages."""
+        stage_end = 0
+        for stage in self.stages:
+            stage_end += stage.steps
+            if self.position.step < stage_end:
+                self._compile(stage)
+            while self.position.step < stage_end:
+                self._between_chunks(final=False)
+                self._chunk(stage, stage_end)
+        self._between_chunks(final=True)
+
+    def _compile(self, stage: Stage) -> None:
+        """Compiles before the clock of the pace runs; a chunk of no updates does it."""
+        begin = time.monotonic()
+        self._train_chunk(stage, 0)
+        seconds = time.monotonic() - begin
+        self.progress.message(f"{stage.name}: compiled in {seconds:.1f} s")
+
+    def _between_chunks(self, final: bool) -> None:
+        at, config = self.position, self.config
+        signum = int(hosts.agree_on_max(np.array([float(self.interrupt.signum)]))[0])
+        eval_due = final or _is_multiple(at.step, config.eval_every)
+        if eval_due and at.evaluated < at.step and not signum:
+            self._evaluate()
+        save_due = final or _is_multiple(at.step, config.checkpoint_every) or signum
+        if save_due and at.saved < at.step:
+            self._save()
+        if signum:
+            self.checkpoints.wait()
+            raise Stopped(
+                128 + signum,
+                f"stopped by {signal.Signals(signum).name} after {at.step} updates, which are "
+                f"saved; go on with --resume",
+            )
+
+    def _chunk(self, stage: Stage, stage_end: int) -> None:
+        at = self.position
+        length = min(self.pace.length, stage_end - at.step, *self._to_next_event())
+        begin = time.monotonic()
+        initial, first = self.states, at.step
+        states, metrics, finite = self._train_chunk(stage, length)
+        metrics = {name: np.asarray(rows)[:, :length] for name, rows in metrics.items()}
+        seconds = time.monotonic() - begin
+        if not guard.is_finite(metrics, np.asarray(finite)):
+            raise self._non_finite(stage, initial, length)
+        seconds = float(hosts.agree_on_max(np.array([seconds]))[0])
+        self.pace.measured(length, seconds)
+        self.states, at.step = states, first + length
+        del metrics["task"]
+        speed = length / seconds
+        self.log.add(
+            metrics,
+            stage=stage.name,
+            first=first,
+            last_of_stage=stage_end,
+            seconds=self._seconds(),
+            steps_per_s=speed,
+        )
+        loss = next((name for name in metrics if name.endswith("loss")), next(iter(metrics)))
+        self.progress.update(stage.name, at.step, speed, float(np.mean(metrics[loss])))
+
+    def _train_chunk(self, stage: Stage, length: int) -> tuple[Any, Any, Any]:
+        seeds = self.config.seed_numbers
+        outputs = train_chunk(
+            stage, self.layout, self.states, self.data, seeds, self.task_ids, length
+        )
+        return jax.block_until_ready(outputs)
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def _to_next_event(self) -> list[int]:
+        intervals = (self.config.eval_every, self.config.checkpoint_every)
+        return [every - self.position.step % every for every in intervals if every]
+
+    def _evaluate(self) -> None:
+        at = self.position
+        at.evaluated = at.step
+        if self.evaluate is None:
+            return
+        states = hosts.gather(self.states)
+        if hosts.is_main():
+            values = self.evaluate(states, at.step)
+            self.log.evaluation(at.step, self._seconds(), values)
+            self.progress.evaluation(at.step, values)
+
+    def _save(self) -> None:
+        at = self.position
+        # What a checkpoint says is done must be on the disk before it.
+        self.log.flush()
+        extra = {
+            "seconds": self._seconds(),
+            "evaluated": at.evaluated,
+            "averages": self.log.pending(),
+        }
+        self.checkpoints.save(at.step, self.states, self.run.config, extra)
+        at.saved = at.step
+
+    def _non_finite(self, stage: Stage, initial: Any, length: int) -> NonFiniteError:
+        error = guard.locate(
+            stage,
+            self.layout,
+            initial,
+            self.data,
+            self.config.seed_numbers,
+            self.task_ids,
+            first=self.position.step,
+            num_updates=length,
+        )
+        saved = self.position.saved
+        good = f"the checkpoint of update {saved} is good" if saved >= 0 else "no checkpoint yet"
+        return NonFiniteError(f"{error}; {good}")
+
+
+@dataclass
+class _Pace:
+    """How many updates fit into a chunk; they change its length, never a result."""
+
+    length: int = 1
+
+    def measured(self, num_updates: int, seconds: float) -> None:
+        """Approaches `CHUNK_SECONDS`, carefully: short chunks measure mostly their overhead."""
+        fitting = int(num_updates * CHUNK_SECONDS / seconds)
+        self.length = max(1, min(fitting, 4 * self.length, MAX_UPDATES))
+
+
+def _is_multiple(step: int, every: int) -> bool:
+    return every > 0 and step > 0 and step % every == 0

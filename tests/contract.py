@@ -1,0 +1,332 @@
+"""The contract of `omrl.algorithm` as checks that any algorithm must pass: add it to `CASES`.
+
+Every check gets a case and an empty folder. The case's programs are compiled once for all checks
+(four seeds on one device); a case should be as small as its algorithm allows.
+
+Run as a program, `contract.py CASE FOLDER` is the part of `check_devices` that needs a process of
+its own: it goes on from a checkpoint, on as many devices as it is given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from omrl.algorithm import Algorithm, Stage
+from omrl.checkpoint import Checkpoints
+from omrl.chunk import Layout, abstract_states, init_states, place, program, train_chunk
+from omrl.data.device import DeviceData
+from omrl.data.sample import BatchSpec, sample_batches
+from omrl.types import Spec, Step
+from toy import Toy, ToyConfig, make_data
+
+SEEDS = np.arange(3, 7)
+NUM_UPDATES = 6
+"""Updates of every stage in a check."""
+
+TRACES: Counter[str] = Counter()
+"""How often Python ran the update of a case."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One algorithm under test."""
+
+    name: str
+    make: Callable[[], Algorithm]
+    data: Callable[[Spec], DeviceData] = make_data
+    """Six tasks at least."""
+
+
+CASES = [
+    Case("toy", lambda: Toy(ToyConfig())),
+]
+
+
+# --- What several checks need ---
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An update that counts how often it is traced."""
+
+    name: str
+    update: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        TRACES[self.name] += 1
+        return self.update(*arguments)
+
+
+@functools.cache
+def algorithm(case: Case) -> Algorithm:
+    return case.make()
+
+
+@functools.cache
+def stages(case: Case) -> tuple[Stage, ...]:
+    return tuple(
+        dataclasses.replace(stage, update=Counted(case.name, stage.update))
+        for stage in algorithm(case).stages()
+    )
+
+
+def layout(num_seeds: int = len(SEEDS), *, side_by_side: bool = False) -> Layout:
+    of_one_device = Layout.of(jax.devices("cpu")[:1], num_seeds)
+    return dataclasses.replace(of_one_device, side_by_side=side_by_side)
+
+
+def num_compiled(case: Case) -> list[int]:
+    return [program(stage, layout())._cache_size() for stage in stages(case)]
+
+
+def start(case: Case, where: Layout, seeds: np.ndarray = SEEDS) -> Any:
+    return jax.device_put(init_states(algorithm(case), where, seeds), where.by_seed)
+
+
+def train(
+    case: Case,
+    where: Layout,
+    states: Any,
+    cuts: tuple[int, ...] = (NUM_UPDATES,),
+    seeds: np.ndarray = SEEDS,
+    only: slice = slice(None),
+) -> Any:
+    """`states` after chunks of the lengths `cuts` of every stage."""
+    data = case.data(algorithm(case).spec)
+    task_ids = np.arange(len(data.num_rows))
+    for stage in stages(case)[only]:
+        for length in cuts:
+            states, metrics, finite = train_chunk(
+                stage, where, states, place(data, where.replicated), seeds, task_ids, length
+            )
+            assert np.all(np.asarray(finite))
+            for rows in metrics.values():
+                assert np.all(np.isfinite(np.asarray(rows)[:, :length]))
+    return states
+
+
+@functools.cache
+def trained(case: Case) -> Any:
+    """All seeds on one device, every stage in one chunk: what the others are compared with."""
+    where = layout()
+    return train(case, where, start(case, where))
+
+
+def assert_same_bits(left: Any, right: Any) -> None:
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+def kinds(tree: Any) -> Any:
+    """Structure, and per leaf its shape, dtype and whether the dtype is weak."""
+    leaves = [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(tree)]
+    return jax.tree.structure(tree), leaves
+
+
+def support(case: Case, size: int = 8) -> Any:
+    data = case.data(algorithm(case).spec)
+    specs = (BatchSpec("support", size),)
+    return sample_batches(data, specs, jnp.int32(0), jax.random.PRNGKey(1))["support"]
+
+
+# --- The checks ---
+
+
+def check_structure(case: Case, _: Path) -> None:
+    """Update keeps tree, shapes and dtypes; all leaves are arrays, none of a weak type."""
+    made = algorithm(case)
+    for leaf in jax.tree.leaves(made.init(jax.random.PRNGKey(0))):
+        assert isinstance(leaf, jax.Array)
+    state = jax.eval_shape(made.init, jax.random.PRNGKey(0))
+    assert not any(weak for _, _, weak in kinds(state)[1])
+    assert state.step.shape == ()
+    assert state.step.dtype == jnp.int32
+    for stage in made.stages():
+        batches = abstract_batches(case, stage)
+        after, metrics = jax.eval_shape(stage.update, state, batches, jax.random.PRNGKey(0))
+        assert kinds(after) == kinds(state)
+        assert any(name.endswith("loss") for name in metrics)
+        assert all(metric.shape in ((), (stage.task_batch,)) for metric in metrics.values())
+
+
+def check_init(case: Case, _: Path) -> None:
+    """The initial state is a function of the seed."""
+    where = layout()
+    first, again = start(case, where), start(case, where)
+    assert_same_bits(first, again)
+    others = start(case, where, SEEDS + len(SEEDS))
+    assert any(
+        np.any(np.asarray(one) != np.asarray(other))
+        for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(others), strict=True)
+    )
+
+
+def check_step(case: Case, _: Path) -> None:
+    """The state counts its updates, over all stages."""
+    expected = np.full(len(SEEDS), NUM_UPDATES * len(stages(case)))
+    np.testing.assert_array_equal(trained(case).step, expected)
+
+
+def check_one_trace(case: Case, _: Path) -> None:
+    """One program per stage, whatever the chunk's length and whoever made the state."""
+    assert algorithm(case).stages() == algorithm(case).stages()
+    trained(case)
+    traces = TRACES[case.name]
+    assert traces > 0
+    assert num_compiled(case) == [1] * len(stages(case))
+    train(case, layout(), start(case, layout()), cuts=(0, 1, 2, 1))
+    assert TRACES[case.name] == traces
+    assert num_compiled(case) == [1] * len(stages(case))
+
+
+def check_chunk_length(case: Case, _: Path) -> None:
+    """Cutting the updates into other chunks changes no bit."""
+    where = layout()
+    assert_same_bits(train(case, where, start(case, where), cuts=(1, 3, 2)), trained(case))
+
+
+def check_resume(case: Case, folder: Path) -> None:
+    """Half, save, load, half equals the whole bit for bit."""
+    where = layout()
+    for number in range(len(stages(case))):
+        before = train(case, where, start(case, where), only=slice(number))
+        half = train(case, where, before, cuts=(2,), only=slice(number, number + 1))
+        checkpoints = Checkpoints(folder / str(number))
+        checkpoints.save(1, half, {}, {})
+        checkpoints.wait()
+        restored, _ = checkpoints.restore(abstract_states(algorithm(case), where, len(SEEDS)), {})
+        checkpoints.close()
+        rest = train(case, where, restored, cuts=(4,), only=slice(number, number + 1))
+        assert num_compiled(case) == [1] * len(stages(case))
+        assert_same_bits(train(case, where, rest, only=slice(number + 1, None)), trained(case))
+
+
+def check_seeds(case: Case, _: Path) -> None:
+    """Seeds one after the other in one program equal each alone, bit for bit."""
+    alone = layout(1)
+    states = train(case, alone, start(case, alone, SEEDS[1:2]), seeds=SEEDS[1:2])
+    assert_same_bits(states, jax.tree.map(lambda leaf: leaf[1:2], trained(case)))
+
+
+def check_seeds_side_by_side(case: Case, _: Path) -> None:
+    """Seeds by `vmap` equal seeds one after the other within rounding."""
+    where = layout(side_by_side=True)
+    # Few updates: the question is whether seeds mix, not how fast rounding errors grow.
+    states = train(case, where, start(case, where), cuts=(3,))
+    expected = train(case, layout(), start(case, layout()), cuts=(3,))
+    for one, other in zip(jax.tree.leaves(states), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-5, atol=1e-5)
+
+
+def check_act(case: Case, _: Path) -> None:
+    """Actions are in [-1, 1], whatever the observation; deterministic ones ignore the key."""
+    made = algorithm(case)
+    state = jax.tree.map(lambda leaf: leaf[0], trained(case))
+    task = made.begin(state, jax.random.PRNGKey(0))
+    act = jax.jit(made.act, static_argnames="deterministic")
+    for size in (0.0, 1.0, 1e3):
+        obs = size * jax.random.normal(jax.random.PRNGKey(1), (made.spec.obs_dim,))
+        for deterministic in (False, True):
+            one, other = (
+                act(state, task, obs, jax.random.PRNGKey(number), deterministic=deterministic)
+                for number in (2, 3)
+            )
+            assert one.shape == (made.spec.act_dim,)
+            assert np.all(np.abs(one) <= 1)
+            if deterministic:
+                np.testing.assert_array_equal(one, other)
+
+
+def check_task(case: Case, _: Path) -> None:
+    """`Task` keeps tree, shapes and dtypes through begin, adapt and observe."""
+    made, key = algorithm(case), jax.random.PRNGKey(0)
+    state = jax.eval_shape(made.init, key)
+    task = jax.eval_shape(made.begin, state, key)
+    adapted = jax.eval_shape(made.adapt, state, task, support(case), key)
+    batch = jax.tree.map(lambda leaf: leaf[0], support(case))
+    step = Step(batch.obs, batch.action, batch.reward, batch.next_obs, batch.terminated)
+    observed = jax.eval_shape(made.observe, state, adapted, step, key)
+    assert kinds(task) == kinds(adapted) == kinds(observed)
+
+
+def check_task_order(case: Case, _: Path) -> None:
+    """The order of the sampled tasks changes nothing beyond rounding.
+
+    For updates that draw no random number per task.
+    """
+    key = jax.random.PRNGKey(0)
+    state = algorithm(case).init(key)
+    data = case.data(algorithm(case).spec)
+    for stage in algorithm(case).stages():
+        update = jax.jit(stage.update)
+        tasks = jnp.arange(stage.task_batch)
+        batches = jax.vmap(functools.partial(sample_batches, data, stage.batches))(
+            tasks, jax.random.split(key, stage.task_batch)
+        )
+        order = np.roll(np.arange(stage.task_batch), 1)
+        permuted = jax.tree.map(lambda leaf, order=order: leaf[order], batches)
+        (one, metrics), (other, permuted_metrics) = (
+            update(state, given, key) for given in (batches, permuted)
+        )
+        for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+            np.testing.assert_allclose(np.asarray(left), np.asarray(right), rtol=1e-4, atol=1e-6)
+        for name, metric in metrics.items():
+            expected = metric[order] if metric.ndim else metric
+            np.testing.assert_allclose(permuted_metrics[name], expected, rtol=1e-4, atol=1e-6)
+
+
+def check_devices(case: Case, folder: Path) -> None:
+    """From one device to four and back: the same bits."""
+    where = layout()
+    checkpoints = Checkpoints(folder)
+    checkpoints.save(0, start(case, where), {}, {})
+    checkpoints.wait()
+    checkpoints.close()
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    command = [sys.executable, __file__, case.name, str(folder)]
+    subprocess.run(command, env={**os.environ, "XLA_FLAGS": flags}, check=True)
+    checkpoints = Checkpoints(folder)
+    states, meta = checkpoints.restore(abstract_states(algorithm(case), where, len(SEEDS)), {}, 1)
+    checkpoints.close()
+    assert meta["devices"] == 4
+    assert_same_bits(states, trained(case))
+
+
+CHECKS = [check for name, check in list(globals().items()) if name.startswith("check_")]
+
+
+def abstract_batches(case: Case, stage: Stage) -> Any:
+    data = case.data(algorithm(case).spec)
+    keys = jax.random.split(jax.random.PRNGKey(0), stage.task_batch)
+    sample = jax.vmap(functools.partial(sample_batches, data, stage.batches))
+    return jax.eval_shape(sample, jnp.arange(stage.task_batch), keys)
+
+
+def main(case_name: str, folder: str) -> None:
+    """Goes on from checkpoint 0 on all devices and saves checkpoint 1."""
+    case = next(case for case in CASES if case.name == case_name)
+    where = Layout.of(jax.devices(), len(SEEDS))
+    checkpoints = Checkpoints(Path(folder))
+    states, _ = checkpoints.restore(abstract_states(algorithm(case), where, len(SEEDS)), {}, 0)
+    checkpoints.save(1, train(case, where, states), {}, {"devices": len(jax.devices())})
+    checkpoints.wait()
+    checkpoints.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
