@@ -174,7 +174,7 @@ class TaskEnv(abc.ABC):
         terms: Float[np.ndarray, "*#batch term"],
         action: Float[np.ndarray, "*#batch act"],
         task: Float[np.ndarray, "*#batch parameter"],
-    ) -> Float[np.ndarray, "*#batch"]:
+    ) -> Float[np.ndarray, "*#batch"] | np.floating:
         """The reward of a transition under `task`. Pure; leading axes broadcast."""
 
     @abc.abstractmethod

@@ -54,7 +54,7 @@ def advance(
 
     Raises ValueError for an action that is not finite, SimulationError where physics diverged.
     """
-    rounded = action.astype(np.float32)
+    rounded = np.asarray(action, np.float32)
     if not np.isfinite(rounded[active]).all():
         row = np.flatnonzero(active & ~np.isfinite(rounded).all(axis=1))[0]
         raise ValueError(f"action of environment {row} is not finite: {rounded[row].tolist()}")

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def _register() -> None:
-    from omrl.envs.gym_wrapper import register  # noqa: PLC0415 - imports gymnasium
+    from omrl.envs.gym_wrapper import register
 
     register()
 

@@ -76,7 +76,7 @@ class HalfCheetah(TaskEnv):
     def physics(self, num_threads: int) -> Physics:
         """Native MuJoCo."""
         # Relabelling and validation need no simulator, and the import takes 0.1 s.
-        from omrl.envs.mujoco_physics import MujocoPhysics, compile_model  # noqa: PLC0415
+        from omrl.envs.mujoco_physics import MujocoPhysics, compile_model
 
         model = compile_model(MODEL_FILE, MODEL_SHA256, TOTAL_MASS)
         return MujocoPhysics(model, FRAME_SKIP, num_threads)
@@ -101,7 +101,7 @@ class CheetahVel(HalfCheetah):
         terms: Float[np.ndarray, "*#batch term"],
         action: Float[np.ndarray, "*#batch act"],
         task: Float[np.ndarray, "*#batch parameter"],
-    ) -> Float[np.ndarray, "*#batch"]:
+    ) -> Float[np.ndarray, "*#batch"] | np.floating:
         """-|x_velocity - v| - control_cost."""
         return -np.abs(terms[..., 0] - task[..., 0]) - terms[..., 1]
 
@@ -125,7 +125,7 @@ class CheetahDir(HalfCheetah):
         terms: Float[np.ndarray, "*#batch term"],
         action: Float[np.ndarray, "*#batch act"],
         task: Float[np.ndarray, "*#batch parameter"],
-    ) -> Float[np.ndarray, "*#batch"]:
+    ) -> Float[np.ndarray, "*#batch"] | np.floating:
         """direction * x_velocity - control_cost."""
         return task[..., 0] * terms[..., 0] - terms[..., 1]
 

@@ -71,7 +71,7 @@ class PointRobot(TaskEnv):
         terms: Float[np.ndarray, "*#batch term"],
         action: Float[np.ndarray, "*#batch act"],
         task: Float[np.ndarray, "*#batch parameter"],
-    ) -> Float[np.ndarray, "*#batch"]:
+    ) -> Float[np.ndarray, "*#batch"] | np.floating:
         """-|s' - goal|."""
         return -np.linalg.norm(terms - task, axis=-1)
 

@@ -1,0 +1,158 @@
+"""The Gymnasium faces of the same MDPs."""
+
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env, data_equivalence
+
+from omrl.envs import gym_wrapper
+from omrl.envs.engine import advance
+from omrl.envs.registry import ids, make
+from omrl.errors import InputError
+
+VEL = "omrl/cheetah-vel.macaw-v1"
+POINT = "omrl/point-robot.oyster-v1"
+
+
+@pytest.mark.filterwarnings("ignore:.*A Box observation space m(in|ax)imum value is.*infinity")
+@pytest.mark.parametrize("env_id", ids())
+def test_check_env(env_id):
+    env = gymnasium.make(gym_wrapper.gymnasium_id(env_id))
+    check_env(env.unwrapped)
+    env.close()
+
+
+@pytest.mark.parametrize("imports", ["import omrl, gymnasium", "import gymnasium, omrl"])
+def test_import_registers_in_either_order_and_stays_cheap(imports):
+    code = (
+        f"{imports}; import sys; assert not {{'jax', 'mujoco'}} & set(sys.modules);"
+        "env = gymnasium.make('omrl/cheetah-dir.macaw-v1', task=1);"
+        "assert type(gymnasium.__spec__.loader).__module__ != 'omrl.envs.gym_hook';"
+        "print(env.reset(seed=0)[1]['task'])"
+    )
+    command = [sys.executable, "-W", "error", "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[-1.]\n"
+
+
+def test_omrl_alone_loads_neither_gymnasium_nor_numpy():
+    code = (
+        "import omrl, sys; assert not {'numpy', 'gymnasium', 'jax'} & set(sys.modules);"
+        "import importlib.util; importlib.util.find_spec('gymnasium');"  # finding is not importing
+        "import gymnasium; gymnasium.spec('omrl/cheetah-vel.macaw-v1')"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_same_mdp_as_the_engine():
+    task_env = make("cheetah-vel/macaw-v1")
+    env = gymnasium.make(VEL, task=7)
+    obs, info = env.reset(seed=5)
+    assert info["task_index"] == 7
+    np.testing.assert_allclose(info["task"], [0.6])
+    states = task_env.reset(np.random.default_rng(5))[None]
+    np.testing.assert_array_equal(obs, task_env.observe(states)[0])
+    physics = task_env.physics(1)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        action = rng.uniform(-1, 1, 6).astype(np.float32)
+        obs, reward, terminated, truncated, info = env.step(action)
+        after = advance(
+            task_env, physics, states, action[None], task_env.tasks[[7]], np.ones(1, bool)
+        )
+        states = after.states
+        np.testing.assert_array_equal(obs, after.obs[0])
+        assert reward == float(after.reward[0])
+        assert not terminated
+        assert not truncated
+        terms = info["terms"]
+        assert list(terms) == ["x_velocity", "control_cost"]
+        assert reward == pytest.approx(-abs(terms["x_velocity"] - 0.6) - terms["control_cost"])
+    physics.close()
+    env.close()
+
+
+def test_horizon_truncates():
+    env = gymnasium.make(POINT, task=0)
+    env.reset(seed=0)
+    flags = [env.step(np.zeros(2, np.float32))[2:4] for _ in range(20)]
+    assert flags == [(False, False)] * 19 + [(False, True)]
+    assert gymnasium.spec(VEL).max_episode_steps == 200
+
+
+def test_task_by_option_holds_for_one_episode():
+    env = gymnasium.make(POINT, task=3)
+    assert env.reset(options={"task": 9})[1]["task_index"] == 9
+    assert env.reset()[1]["task_index"] == 3
+    with pytest.raises(InputError, match="task of point-robot/oyster-v1 must be from 0 to 99"):
+        env.reset(options={"task": 100})
+
+
+def test_tasks_are_drawn_without_a_choice():
+    env = gymnasium.make(POINT)
+    drawn = [env.reset(seed=0 if n == 0 else None)[1]["task_index"] for n in range(50)]
+    assert len(set(drawn)) > 25
+    assert [env.reset(seed=0 if n == 0 else None)[1]["task_index"] for n in range(50)] == drawn
+
+
+def test_step_before_reset():
+    env = gym_wrapper.GymEnv("point-robot/oyster-v1")
+    with pytest.raises(RuntimeError, match="call reset"):
+        env.step(np.zeros(2, np.float32))
+    vector = gym_wrapper.GymVectorEnv("point-robot/oyster-v1", 2)
+    with pytest.raises(RuntimeError, match="call reset"):
+        vector.step(np.zeros((2, 2), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options"),
+    [(POINT, {}), (POINT, {"task": 4}), (POINT, {"max_episode_steps": 7}), (VEL, {"task": 2})],
+)
+def test_make_vec_equals_gymnasiums_own_vectorization(env_id, options):
+    fast = gymnasium.make_vec(env_id, num_envs=3, **options)
+    slow = gymnasium.make_vec(env_id, num_envs=3, vectorization_mode="sync", **options)
+    assert isinstance(fast, gym_wrapper.GymVectorEnv)
+    assert fast.observation_space == slow.observation_space
+    assert fast.action_space == slow.action_space
+    assert data_equivalence(fast.reset(seed=11), slow.reset(seed=11), exact=True)
+    slow.action_space.seed(0)
+    for _ in range(45):  # two resets of the point robot's 20 steps
+        action = slow.action_space.sample()
+        ours, theirs = fast.step(action), slow.step(action)
+        assert data_equivalence(ours, theirs, exact=True)
+    fast.close()
+    fast.close()
+    slow.close()
+
+
+def test_make_vec_with_a_task_per_environment():
+    vector = gymnasium.make_vec(VEL, num_envs=3, task=[0, 19, 39], num_threads=2)
+    _, infos = vector.reset(seed=0)
+    np.testing.assert_allclose(infos["task"][:, 0], [0.075, 1.5, 3.0])
+    np.testing.assert_array_equal(
+        vector.reset(options={"task": [1, 2, 3]})[1]["task_index"], [1, 2, 3]
+    )
+    with pytest.raises(InputError, match="task must have 3 indices, not 2"):
+        vector.reset(options={"task": [1, 2]})
+    vector.close()
+
+
+def test_terminated_environments_restart_alone(monkeypatch):
+    task_env = make("point-robot/oyster-v1")
+    monkeypatch.setattr(
+        type(task_env), "terminated", lambda self, state: np.abs(state[..., 0]) > 1.0
+    )
+    fast = gymnasium.make_vec(POINT, num_envs=4)
+    slow = gymnasium.make_vec(POINT, num_envs=4, vectorization_mode="sync")
+    assert data_equivalence(fast.reset(seed=2), slow.reset(seed=2), exact=True)
+    action = np.tile(np.array([1.0, 0.0], np.float32), (4, 1))
+    ends = 0
+    for _ in range(60):
+        ours, theirs = fast.step(action), slow.step(action)
+        assert data_equivalence(ours, theirs, exact=True)
+        ends += ours[2].sum()
+    assert ends > 10
+    fast.close()
+    slow.close()
