@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -67,29 +67,6 @@ class EvalResult:
     """Final return of the task's own agent; NaN: not recorded with the data."""
     traces: Mapping[str, Float64[np.ndarray, "seed task shot time"]]
     """Reward terms over time, mean over the episodes still alive; NaN where none is."""
-
-    def __post_init__(self) -> None:
-        num_tasks, num_shots = len(self.task_indices), len(self.config.shots)
-        lead = (len(self.provenance.seeds), num_tasks, num_shots)
-        per_task = {"behaviour": self.behaviour, "oracle": self.oracle}
-        episodes = {"random": self.random, "zero": self.zero}
-        expected = {
-            "returns": (self.returns, (*lead, self.config.episodes)),
-            "task_parameters": (
-                self.task_parameters,
-                (num_tasks, len(self.provenance.task_names)),
-            ),
-        }
-        expected |= {name: (array, (num_tasks,)) for name, array in per_task.items()}
-        shape = (num_tasks, self.config.episodes)
-        expected |= {name: (array, shape) for name, array in episodes.items()}
-        for name, trace in self.traces.items():
-            expected[f"trace {name}"] = (trace, (*lead, trace.shape[-1]))
-        for name, (array, shape) in expected.items():
-            if array.shape != shape:
-                raise InputError(f"evaluation: {name} has shape {array.shape}, expected {shape}")
-        if not np.isfinite(self.returns).all():
-            raise InputError("evaluation: returns must be finite")
 
     # --- Reading ---
 
@@ -172,15 +149,12 @@ class EvalResult:
                 raise ValueError(f"format {fields['format']!r}, this version reads {FORMAT!r}")
             config = from_json(EvalConfig, fields["config"])
             provenance = from_json(Provenance, fields["provenance"], "provenance")
-            named = {name: arrays.pop(name) for name in _ARRAYS}
+            named = {name: np.atleast_1d(arrays.pop(name)) for name in _ARRAYS}
         except KeyError as error:
             raise InputError(f"{path}: {error} is missing; evaluate again") from error
         except (TypeError, ValueError) as error:
             raise InputError(f"{path}: {error}") from error
-        for name, array in (named | arrays).items():
-            kind = np.int64 if name == "task_indices" else np.float64
-            if array.dtype != kind:
-                raise InputError(f"{path}: {name} is {array.dtype}, expected {kind.__name__}")
+        _check(Path(path), config, provenance, named, arrays)
         traces = {name.removeprefix("trace/"): array for name, array in arrays.items()}
         return cls(config, provenance, **named, traces=traces)
 
@@ -195,45 +169,73 @@ _ARRAYS = tuple(
 # --- The printed table ---
 
 
-def print_table(result: EvalResult, file: TextIO | None = None) -> None:
-    """The table per task, then what the numbers are. Plain Markdown unless `file` is a terminal."""
-    from rich import box  # noqa: PLC0415 - only where something is printed
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+def print_table(result: EvalResult) -> None:
+    """The table per task, then what the numbers are; Markdown where the output is no terminal."""
+    from rich.console import Console
 
-    console = Console(file=file, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=file, highlight=False, width=200)
-    header, rows, mean = table(result)
-    grid = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.MARKDOWN)
-    for name in header:
-        grid.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        grid.add_row(*row)
-    grid.add_section()
-    grid.add_row(*mean, style="bold")
-    console.print(grid)
-    for line in describe(result):
+    console = Console(highlight=False)
+    header, rows, summary = table(result)
+    if console.is_terminal:
+        _print_grid(header, rows, summary)
+    else:
+        console.print(_markdown(header, rows + summary), markup=False, soft_wrap=True)
+    for line in ["", *describe(result)]:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def table(result: EvalResult) -> tuple[list[str], list[list[str]], list[str]]:
-    """Header, one row per task, and the row of means with their intervals."""
+def _print_grid(header: list[str], rows: list[list[str]], summary: list[list[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    grid = Table(box=box.SIMPLE_HEAD)
+    for name in header:
+        grid.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
+    for row in rows:
+        grid.add_row(*row)
+    grid.add_section()
+    for row in summary:
+        grid.add_row(*row, style="bold" if row is summary[0] else None)
+    # A terminal that is too narrow wraps lines; rich would cut numbers.
+    unlimited = Console(width=10_000)
+    needed = Measurement.get(unlimited, unlimited.options, grid).maximum
+    Console(highlight=False, width=max(Console().width, needed)).print(grid)
+
+
+def _markdown(header: list[str], rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    rule = [f"{'-' * (width - 1)}:" for width in widths]
+    lines = [
+        " | ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in (header, rule, *rows)
+    ]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def table(result: EvalResult) -> tuple[list[str], list[list[str]], list[list[str]]]:
+    """Header, one row per task, and the rows of the mean and of its 95 % interval."""
     shots, names = result.config.shots, result.provenance.task_names
     header = ["task", *names, *map(result.shot_name, shots), *BASELINES]
     per_shot = [result.shot(rounds).mean((0, 2)) for rounds in shots]
-    columns = per_shot + [result.baseline(name) for name in BASELINES]
+    baselines = [result.baseline(name) for name in BASELINES]
     rows = [
         [
             str(index),
             *(f"{value:.4g}" for value in result.task_parameters[position]),
-            *(_cell(column[position]) for column in columns),
+            *(_cell(column[position]) for column in per_shot + baselines),
         ]
         for position, index in enumerate(result.task_indices)
     ]
-    intervals = [str(stats.bootstrap(result.shot(rounds), stats.mean)) for rounds in shots]
-    means = [_cell(result.baseline(name).mean()) for name in BASELINES]
-    return header, rows, ["mean", *("" for _ in names), *intervals, *means]
+    estimates = [stats.bootstrap(result.shot(rounds), stats.mean) for rounds in shots]
+    blank, none = ["" for _ in names], ["" for _ in BASELINES]
+    means = [*(estimate.value for estimate in estimates), *(column.mean() for column in baselines)]
+    summary = [
+        ["mean", *blank, *map(_cell, means)],
+        ["from", *blank, *(_cell(estimate.low) for estimate in estimates), *none],
+        ["to", *blank, *(_cell(estimate.high) for estimate in estimates), *none],
+    ]
+    return header, rows, summary
 
 
 def describe(result: EvalResult) -> list[str]:
@@ -252,7 +254,7 @@ def describe(result: EvalResult) -> list[str]:
         f"{source.algorithm} after {source.step:,} updates, seeds "
         f"{', '.join(map(str, source.seeds))}; {config.episodes} episodes per seed and task, "
         f"seed {config.episode_seed}, {actions} actions",
-        f"in brackets: {stats.bootstrap(last, stats.mean).method}",
+        f"mean, from, to: {stats.bootstrap(last, stats.mean).method}",
         f"{name}: IQM {stats.bootstrap(last)}; {error.value:.1f} ± {error.high - error.value:.1f} "
         f"({error.method})",
     ]
@@ -269,6 +271,36 @@ def _number(value: float) -> float | None:
 def _estimate(estimate: stats.Estimate) -> dict[str, Any]:
     fields = dataclasses.asdict(estimate)
     return fields | {name: _number(fields[name]) for name in ("value", "low", "high")}
+
+
+def _check(
+    path: Path,
+    config: EvalConfig,
+    provenance: Provenance,
+    named: Mapping[str, np.ndarray],
+    traces: Mapping[str, np.ndarray],
+) -> None:
+    """`InputError` for the first array that is not as config and provenance say."""
+    num_tasks = len(named["task_indices"])
+    lead = (len(provenance.seeds), num_tasks, len(config.shots))
+    shapes: dict[str, tuple[int, ...]] = {
+        "task_indices": (num_tasks,),
+        "task_parameters": (num_tasks, len(provenance.task_names)),
+        "returns": (*lead, config.episodes),
+        "random": (num_tasks, config.episodes),
+        "zero": (num_tasks, config.episodes),
+        "behaviour": (num_tasks,),
+        "oracle": (num_tasks,),
+    }
+    for name, array in {**named, **traces}.items():
+        kind = np.int64 if name == "task_indices" else np.float64
+        if array.dtype != kind:
+            raise InputError(f"{path}: {name} is {array.dtype}, expected {kind.__name__}")
+        shape = shapes.get(name, (*lead, array.shape[-1] if array.ndim else 0))
+        if array.shape != shape:
+            raise InputError(f"{path}: {name} has shape {array.shape}, expected {shape}")
+    if not np.isfinite(named["returns"]).all():
+        raise InputError(f"{path}: returns must be finite")
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -1,0 +1,239 @@
+"""The figures of a report, each a self-contained SVG. Colours are those of Okabe and Ito.
+
+Drawn through matplotlib's object interface: no window, no global figure, the same bytes for the
+same numbers.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omrl import stats
+from omrl.results import EvalResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {
+    "before": "#999999",
+    "after": "#0072B2",
+    "behaviour": "#E69F00",
+    "oracle": "#009E73",
+    "random": "#CC79A7",
+    "zero": "#56B4E9",
+}
+UNITS = {"target_velocity": "m/s", "x_velocity": "m/s"}
+RETURN_LABEL = "return (sum of rewards)"
+MAX_PANELS = 20
+WIDTH = 8.5
+"""Inches; a wide figure of a report, whose text is 9 points high."""
+_STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "omrl",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+}
+
+
+def _svg(draw: Callable[..., Figure]) -> Callable[..., bytes]:
+    """Runs `draw` in our style and returns its figure as SVG."""
+
+    @wraps(draw)
+    def drawn(*args: Any) -> bytes:
+        from matplotlib import rc_context  # takes 1.1 s
+
+        with rc_context(_STYLE):
+            buffer = io.BytesIO()
+            draw(*args).savefig(buffer, format="svg", metadata={"Date": None})
+        return buffer.getvalue()
+
+    return drawn
+
+
+@_svg
+def per_task_bars(result: EvalResult) -> Figure:
+    """Return per task: before, after the last shot, behaviour, oracle; error bars over seeds."""
+    shots = dict.fromkeys((result.config.shots[0], result.config.shots[-1]))
+    bars = {result.shot_name(rounds): result.shot(rounds).mean(2) for rounds in shots}
+    bars |= {name: result.baseline(name)[None] for name in ("behaviour", "oracle")}
+    bars = {name: values for name, values in bars.items() if np.isfinite(values).all()}
+    order = _by_parameters(result)
+    figure, axes = _panel(0.25 * len(order) * len(bars))
+    width = 0.8 / len(bars)
+    for number, (name, values) in enumerate(bars.items()):
+        position = np.arange(len(order)) + (number - (len(bars) - 1) / 2) * width
+        spread = values[:, order].std(0, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0
+        colour = COLOURS.get(name, COLOURS["after"])
+        axes.bar(position, values[:, order].mean(0), width, spread, color=colour, label=name)
+    names = ", ".join(_with_unit(name) for name in result.provenance.task_names)
+    labels = [_parameters(result, task) for task in order]
+    axes.set_xticks(np.arange(len(order)), labels, rotation=90 if len(order) > 10 else 0)
+    axes.set(xlabel=f"task: {names}", ylabel=RETURN_LABEL)
+    _legend(axes, len(bars))
+    return figure
+
+
+@_svg
+def adaptation_curve(result: EvalResult) -> Figure:
+    """Return over adaptation rounds: mean with its interval, every task, baselines."""
+    shots = result.config.shots
+    figure, axes = _panel()
+    for task in range(len(result.task_indices)):
+        per_task = [result.shot(rounds)[:, task].mean() for rounds in shots]
+        label = "each task" if task == 0 else None
+        axes.plot(shots, per_task, color="#cccccc", linewidth=1, zorder=1, label=label)
+    _interval_line(
+        axes,
+        shots,
+        [stats.bootstrap(result.shot(rounds), stats.mean) for rounds in shots],
+        color=COLOURS["after"],
+        label="mean and 95 % interval",
+    )
+    for name in ("random", "behaviour", "oracle"):
+        value = result.baseline(name).mean()
+        if np.isfinite(value):
+            axes.axhline(value, color=COLOURS[name], linestyle="--", linewidth=1, label=name)
+    axes.set(xlabel="adaptation rounds", ylabel=RETURN_LABEL, xticks=shots)
+    _legend(axes, 5)
+    return figure
+
+
+@_svg
+def speed_over_time(result: EvalResult) -> Figure:
+    """Forward speed before and after adaptation against the task's target, mean over seeds."""
+    trace, shots = result.traces["x_velocity"], result.config.shots
+    order = _by_parameters(result)
+    spread = np.linspace(0, len(order) - 1, min(len(order), MAX_PANELS)).round()
+    chosen = [order[int(position)] for position in spread]
+    seconds = result.provenance.dt * np.arange(1, trace.shape[-1] + 1)
+    figure, grid = _panels(len(chosen), 5, share=True)
+    for panel, task in zip(grid, chosen, strict=True):
+        for rounds in dict.fromkeys((shots[0], shots[-1])):
+            name = result.shot_name(rounds)
+            speed = trace[:, task, shots.index(rounds)].mean(0)
+            panel.plot(seconds, speed, color=COLOURS.get(name, COLOURS["after"]), label=name)
+        if "target_velocity" in result.provenance.task_names:
+            column = result.provenance.task_names.index("target_velocity")
+            target = result.task_parameters[task, column]
+            panel.axhline(target, color="black", linestyle=":", linewidth=1.2, label="target")
+        panel.set_title(f"task {result.task_indices[task]}: {_parameters(result, task)}", size=9)
+    _outer_labels(figure, "time (s)", "forward speed (m/s)")
+    handles, labels = grid[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    return figure
+
+
+@_svg
+def return_over_updates(results: Sequence[EvalResult]) -> Figure:
+    """Mean return of the first and last shot over training, with its interval."""
+    figure, axes = _panel()
+    config = results[0].config
+    for rounds in dict.fromkeys((config.shots[0], config.shots[-1])):
+        name = results[0].shot_name(rounds)
+        estimates = [stats.bootstrap(result.shot(rounds), stats.mean) for result in results]
+        steps = [result.provenance.step for result in results]
+        colour = COLOURS.get(name, COLOURS["after"])
+        _interval_line(axes, steps, estimates, color=colour, label=name)
+    for name in ("behaviour", "oracle"):
+        value = results[-1].baseline(name).mean()
+        if np.isfinite(value):
+            axes.axhline(value, color=COLOURS[name], linestyle="--", linewidth=1, label=name)
+    axes.set(xlabel="updates", ylabel=RETURN_LABEL)
+    _thousands(axes)
+    _legend(axes, 4)
+    return figure
+
+
+@_svg
+def metrics_over_updates(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Every training metric of the log: mean over seeds, band from the lowest to the highest."""
+    names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+    figure, grid = _panels(len(names), 3, share=False)
+    for panel, name in zip(grid, names, strict=True):
+        having = [row for row in rows if name in row["metrics"]]
+        values = np.array([row["metrics"][name] for row in having], np.float64)
+        steps = [row["step"] for row in having]
+        panel.plot(steps, values.mean(1), color=COLOURS["after"])
+        panel.fill_between(
+            steps, values.min(1), values.max(1), color=COLOURS["after"], alpha=0.2, linewidth=0
+        )
+        panel.set_title(name.replace("_", " "), size=9)
+        _thousands(panel)
+    _outer_labels(figure, "updates", "value, no unit")
+    return figure
+
+
+def _panel(wanted_width: float = 0.0) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    width = min(max(WIDTH, wanted_width), 2.5 * WIDTH)
+    figure = Figure(figsize=(width, 3.4), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _panels(count: int, columns: int, *, share: bool) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    used = min(count, columns)
+    rows = math.ceil(count / used)
+    width = max(WIDTH * used / columns, WIDTH / 2)
+    figure = Figure(figsize=(width, 0.6 + 1.7 * rows), layout="constrained")
+    grid = figure.subplots(rows, used, sharex=share, sharey=share, squeeze=False).ravel()
+    for unused in grid[count:]:
+        unused.set_visible(False)
+    return figure, list(grid[:count])
+
+
+def _outer_labels(figure: Figure, horizontal: str, vertical: str) -> None:
+    figure.supxlabel(horizontal, size=9)
+    figure.supylabel(vertical, size=9)
+
+
+def _interval_line(
+    axes: Axes,
+    positions: Sequence[int],
+    estimates: Sequence[stats.Estimate],
+    *,
+    color: str,
+    label: str,
+) -> None:
+    axes.plot(
+        positions, [estimate.value for estimate in estimates], "o-", ms=3, color=color, label=label
+    )
+    low, high = [e.low for e in estimates], [e.high for e in estimates]
+    axes.fill_between(positions, low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def _thousands(axes: Axes) -> None:
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
+def _legend(axes: Axes, columns: int) -> None:
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns)
+
+
+def _by_parameters(result: EvalResult) -> list[int]:
+    """Positions of the tasks, ascending in their parameters."""
+    return np.lexsort(result.task_parameters.T[::-1]).tolist()
+
+
+def _parameters(result: EvalResult, task: int) -> str:
+    return ", ".join(f"{value:.3g}" for value in result.task_parameters[task])
+
+
+def _with_unit(name: str) -> str:
+    text = name.replace("_", " ")
+    return f"{text} ({UNITS[name]})" if name in UNITS else text

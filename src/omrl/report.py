@@ -1,0 +1,167 @@
+"""`report.html` of a run folder: one file, no network, made from what the folder holds and no more.
+
+A section whose data is absent is left out and named at the end, so that a report of half a run is
+never mistaken for one of a whole run.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omrl import __version__, figures, stats
+from omrl.errors import InputError
+from omrl.files import atomic_write
+from omrl.logs import read_log
+from omrl.results import EvalResult, describe, table
+
+Evaluation = list[EvalResult]
+"""The same evaluation at growing numbers of updates."""
+
+
+@dataclass
+class Report:
+    """What the template shows."""
+
+    name: str
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    training: list[dict[str, str]] = field(default_factory=list)
+    facts: list[dict[str, str]] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def write_report(run_dir: str | Path) -> Path:
+    """Writes `report.html` into the run folder and returns its path.
+
+    Raises `InputError` if there is no such folder or a file in it is damaged.
+    """
+    run = Path(run_dir)
+    if not run.is_dir():
+        raise InputError(f"{run} is not a folder: give the folder of a run")
+    report = Report(run.resolve().name)
+    evaluations = _group([EvalResult.load(path) for path in sorted(run.glob("eval/*.npz"))])
+    for results in evaluations:
+        report.evaluations.append(_evaluation(results, report.left_out))
+    if not evaluations:
+        report.left_out.append("results and figures of evaluations: no eval/*.npz")
+    _add_training(report, run, evaluations)
+    _add_facts(report, run)
+    path = run / "report.html"
+    with atomic_write(path) as file:
+        file.write(_render(report).encode())
+    return path
+
+
+def _group(results: Sequence[EvalResult]) -> list[Evaluation]:
+    """Results that differ in nothing but the number of updates, ascending."""
+    groups: dict[Any, dict[int, EvalResult]] = {}
+    for result in results:
+        source = result.provenance
+        key = (result.config, source.spec_hash, source.dataset_hash, source.seeds)
+        groups.setdefault(key, {})[source.step] = result
+    return [[by_step[step] for step in sorted(by_step)] for by_step in groups.values()]
+
+
+def _evaluation(results: Evaluation, left_out: list[str]) -> dict[str, Any]:
+    """Table and figures of the last of `results`: the score is never a maximum over training."""
+    result = results[-1]
+    config, last = result.config, result.config.shots[-1]
+    tasks = (
+        f"tasks {', '.join(map(str, config.tasks))}" if config.tasks else f"{config.split} tasks"
+    )
+    title = f"{config.protocol}, {tasks}"
+    if config.protocol == "given":
+        title += f", {config.context_size} {config.context_unit} of {config.context_slice}"
+    header, rows, summary = table(result)
+    shown = [
+        _figure(figures.per_task_bars(result), "Return per task; bars: standard error over seeds.")
+    ]
+    if len(config.shots) > 1:
+        shown.append(
+            _figure(
+                figures.adaptation_curve(result), "Return after each number of adaptation rounds."
+            )
+        )
+    else:
+        left_out.append(f"adaptation curve ({title}): one shot only")
+    if "x_velocity" in result.traces:
+        caption = "Forward speed over an episode, mean over seeds and episodes."
+        shown.append(_figure(figures.speed_over_time(result), caption))
+    else:
+        left_out.append(f"speed over time ({title}): x_velocity was not recorded")
+    return {
+        "title": title,
+        "score_name": f"mean return {result.shot_name(last)}",
+        "score": stats.bootstrap(result.shot(last), stats.mean),
+        "header": header,
+        "rows": rows,
+        "summary": summary,
+        "notes": describe(result),
+        "figures": shown,
+    }
+
+
+def _add_training(report: Report, run: Path, evaluations: Sequence[Evaluation]) -> None:
+    for results in evaluations:
+        if len(results) > 1:
+            caption = "Return of the evaluated states over meta-training, with 95 % intervals."
+            report.training.append(_figure(figures.return_over_updates(results), caption))
+    log = read_log(run)
+    evaluated = [
+        {"step": row["step"], "metrics": {name: [v] for name, v in row["evaluation"].items()}}
+        for row in log
+        if "evaluation" in row
+    ]
+    if not report.training and len(evaluated) > 1:
+        caption = "What the evaluations during meta-training wrote to the log."
+        report.training.append(_figure(figures.metrics_over_updates(evaluated), caption))
+    if not report.training:
+        report.left_out.append("return over updates: fewer than two evaluations of one kind")
+    rows = [row for row in log if "metrics" in row]
+    if rows:
+        caption = "Training metrics: mean over seeds, band from the lowest to the highest seed."
+        report.training.append(_figure(figures.metrics_over_updates(rows), caption))
+    else:
+        report.left_out.append("training metrics: no rows in log.jsonl")
+
+
+def _add_facts(report: Report, run: Path) -> None:
+    sources = {
+        "Command": "command.txt",
+        "Configuration": "config.json",
+        "Versions and devices": "versions.json",
+    }
+    for title, name in sources.items():
+        path = run / name
+        if not path.is_file():
+            report.left_out.append(f"{title.lower()}: no {name}")
+            continue
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            try:
+                text = json.dumps(json.loads(text), indent=2)
+            except ValueError as error:
+                raise InputError(f"{path} is not JSON: {error}") from error
+        report.facts.append({"title": title, "text": text})
+
+
+def _figure(svg: bytes, caption: str) -> dict[str, str]:
+    encoded = base64.b64encode(svg).decode()
+    return {"source": f"data:image/svg+xml;base64,{encoded}", "caption": caption}
+
+
+def _render(report: Report) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("omrl"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(report=report, version=__version__)

@@ -1,0 +1,47 @@
+"""An evaluation result with chosen numbers, for tests of what reads results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from omrl.evaluate import EvalConfig, EvalResult
+from omrl.results import Provenance
+
+TASKS = (7, 2, 15)
+TARGETS = np.array([[0.6], [0.225], [1.2]])
+HORIZON = 5
+
+
+def make_result(*, step: int = 1000, seeds: int = 2, **config: Any) -> EvalResult:
+    """Returns -100 - task before, -10 - task position after; seeds and episodes differ by 1."""
+    settings = {"tasks": TASKS, "episodes": 2, "traces": ("x_velocity",)} | config
+    config_ = EvalConfig(**settings)
+    shape = (seeds, 3, len(config_.shots), config_.episodes)
+    seed, task, shot, episode = np.indices(shape)
+    rounds = np.array(config_.shots)[shot]
+    returns = np.where(rounds == 0, -100.0 - task, -10.0 - task / np.maximum(rounds, 1))
+    speed = np.broadcast_to(TARGETS[None, :, None] * 0.9, (*shape[:3], HORIZON))
+    return EvalResult(
+        config=config_,
+        provenance=Provenance(
+            env_id="cheetah-vel/macaw-v1",
+            spec_hash="ab" * 32,
+            task_names=("target_velocity",),
+            dt=0.05,
+            algorithm="Macaw",
+            step=step,
+            seeds=tuple(range(seeds)),
+            dataset="data/cheetah-vel",
+            dataset_hash="cd" * 32,
+        ),
+        task_indices=np.array(TASKS),
+        task_parameters=TARGETS,
+        returns=returns + seed + episode,
+        random=np.full((3, config_.episodes), -300.0),
+        zero=np.full((3, config_.episodes), -200.0),
+        behaviour=np.array([-60.0, -50.0, -70.0]),
+        oracle=np.array([-20.0, np.nan, -30.0]),
+        traces={name: speed.copy() for name in config_.traces},
+    )

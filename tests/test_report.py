@@ -1,0 +1,155 @@
+"""A report is made of whatever a run folder holds, says what it lacks, and needs no network."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from fake_results import make_result
+from omrl.errors import InputError
+from omrl.report import write_report
+
+LOG = [
+    {"step": step, "stage": "meta", "seconds": 1.0, "steps_per_s": 9.0,
+     "metrics": {"policy_loss": [1.0 / step, 2.0 / step], "value_loss": [3.0, None]}}
+    for step in (100, 200, 300)
+]  # fmt: skip
+
+
+def write_run(folder: Path, *parts: str) -> Path:
+    run = folder / "my-run"
+    (run / "eval").mkdir(parents=True)
+    if "eval" in parts:
+        make_result(step=1000).save(run / "eval" / "given-1000.npz")
+    if "curve" in parts:
+        make_result(step=500).save(run / "eval" / "given-500.npz")
+    if "slice" in parts:
+        make_result(context_slice="last-500", traces=()).save(run / "eval" / "last.npz")
+    if "log" in parts:
+        (run / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LOG))
+    if "facts" in parts:
+        (run / "config.json").write_text('{"note": "<script>alert(1)</script>"}')
+        (run / "command.txt").write_text("omrl train macaw-cheetah-vel\n")
+        (run / "versions.json").write_text("[]")
+    return run
+
+
+class Page(HTMLParser):
+    """Balanced tags, image sources, headings and text."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.sources, self.text, self.headings = [], [], "", []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+        self.sources += [value for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+        if self.open and self.open[-1] in ("h1", "h2"):
+            self.headings.append(data)
+
+
+def page(run: Path) -> Page:
+    path = write_report(run)
+    assert path == run / "report.html"
+    parsed = Page(path.read_text())
+    assert parsed.open == []
+    return parsed
+
+
+def test_a_whole_run_has_every_section(tmp_path):
+    report = page(write_run(tmp_path, "eval", "curve", "slice", "log", "facts"))
+    assert report.headings == [
+        "my-run",
+        "Evaluation: given, tasks 7, 2, 15, 256 transitions of all",
+        "Evaluation: given, tasks 7, 2, 15, 256 transitions of last-500",
+        "Meta-training",
+        "How it was made",
+    ]
+    # Bars, adaptation, speed; bars and adaptation; return over updates and metrics.
+    assert len(report.sources) == 3 + 2 + 2
+    for source in report.sources:
+        kind, content = source.split(",", 1)
+        assert kind == "data:image/svg+xml;base64"
+        assert b"<svg" in base64.b64decode(content)
+    assert "-10.0 [" in report.text
+    assert "spec abababababab" in report.text
+    assert "speed over time (given, tasks 7, 2, 15, 256 transitions of last-500)" in report.text
+
+
+def test_the_last_step_is_the_score_not_the_best(tmp_path):
+    run = write_run(tmp_path, "eval")
+    worse = make_result(step=2000)
+    worse.returns[:] -= 50
+    worse.save(run / "eval" / "a.npz")
+    report = page(run)
+    assert "Macaw after 2,000 updates" in report.text
+    assert "Macaw after 1,000 updates" not in report.text
+    assert "mean return after 1\n    -60.0 [" in report.text
+
+
+@pytest.mark.parametrize("parts", [(), ("eval",), ("log",), ("facts",), ("curve", "log")])
+def test_any_subset_works_and_what_is_missing_is_named(tmp_path, parts):
+    text = page(write_run(tmp_path, *parts)).text
+    has_eval = "eval" in parts or "curve" in parts
+    assert ("no eval/*.npz" in text) == (not has_eval)
+    assert ("no rows in log.jsonl" in text) == ("log" not in parts)
+    assert ("no config.json" in text) == ("facts" not in parts)
+    assert "fewer than two evaluations" in text
+
+
+def test_logged_evaluations_stand_in_for_missing_files(tmp_path):
+    run = write_run(tmp_path, "log")
+    rows = [{"step": step, "seconds": 1.0, "evaluation": {"return": -step}} for step in (100, 200)]
+    with (run / "log.jsonl").open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    report = page(run)
+    assert len(report.sources) == 2
+    assert "fewer than two evaluations" not in report.text
+
+
+def test_nothing_is_fetched_and_nothing_executed(tmp_path):
+    text = write_report(write_run(tmp_path, "eval", "facts")).read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert not re.search(r"(src|href)=\"(?!data:)", text)
+    assert "@import" not in text
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path):
+    run = write_run(tmp_path, "eval", "curve", "log")
+    first = write_report(run).read_bytes()
+    assert write_report(run).read_bytes() == first
+    assert not list(run.glob(".*"))
+
+
+def test_one_shot_and_one_seed(tmp_path):
+    run = write_run(tmp_path)
+    make_result(protocol="zero-shot", shots=(0,), seeds=1).save(run / "eval" / "zero.npz")
+    report = page(run)
+    assert len(report.sources) == 2
+    assert "adaptation curve (zero-shot, tasks 7, 2, 15): one shot only" in report.text
+
+
+def test_bad_folders_are_refused(tmp_path):
+    with pytest.raises(InputError, match="not a folder"):
+        write_report(tmp_path / "nothing")
+    run = write_run(tmp_path, "facts")
+    (run / "versions.json").write_text("{")
+    with pytest.raises(InputError, match=r"versions.json is not JSON"):
+        write_report(run)
+    (run / "eval" / "broken.npz").write_bytes(b"PK")
+    with pytest.raises(InputError, match=r"broken.npz is not an evaluation"):
+        write_report(run)

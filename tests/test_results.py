@@ -1,0 +1,173 @@
+"""Results survive the disk, damage is refused, and the table says what its numbers are."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from fake_results import TASKS, make_result
+from omrl.errors import InputError
+from omrl.results import EvalResult, print_table
+
+
+def equal(left: EvalResult, right: EvalResult) -> bool:
+    names = [field.name for field in dataclasses.fields(EvalResult)]
+    plain = ("config", "provenance", "traces")
+    return (
+        all(getattr(left, name) == getattr(right, name) for name in plain[:2])
+        and left.traces.keys() == right.traces.keys()
+        and all(np.array_equal(left.traces[name], right.traces[name]) for name in left.traces)
+        and all(
+            np.array_equal(getattr(left, name), getattr(right, name), equal_nan=True)
+            for name in names
+            if name not in plain
+        )
+    )
+
+
+def test_saved_and_loaded_is_the_same(tmp_path):
+    result = make_result()
+    path = result.save(tmp_path / "eval" / "given.npz")
+    assert equal(EvalResult.load(path), result)
+    assert [file.name for file in path.parent.iterdir()] == ["given.npz"]
+
+
+def test_the_file_is_plain_arrays_and_one_json_string(tmp_path):
+    path = make_result().save(tmp_path / "r.npz")
+    with np.load(path, allow_pickle=False) as file:
+        assert file["returns"].shape == (2, 3, 2, 2)
+        assert file["trace/x_velocity"].shape == (2, 3, 2, 5)
+        fields = json.loads(str(file["json"]))
+    assert fields["config"]["protocol"] == "given"
+    assert fields["config"]["context_size"] == 256
+    assert fields["provenance"]["env_id"] == "cheetah-vel/macaw-v1"
+
+
+def test_an_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
+    path = make_result(step=1).save(tmp_path / "r.npz")
+
+    def fails(file, **arrays):
+        file.write(b"part")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(np, "savez_compressed", fails)
+    with pytest.raises(OSError, match="no space"):
+        make_result(step=2).save(path)
+    assert EvalResult.load(path).provenance.step == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def rewrite(path, **changes):
+    with np.load(path) as file:
+        arrays = dict(file) | changes
+    np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
+
+
+def with_json(path, **changes):
+    with np.load(path) as file:
+        fields = json.loads(str(file["json"]))
+    rewrite(path, json=np.array(json.dumps(fields | changes)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), "cannot read"),
+        (lambda path: path.write_bytes(path.read_bytes()[:200]), "is not an evaluation"),
+        (lambda path: path.write_bytes(b""), "is not an evaluation"),
+        (lambda path: np.save(path.open("wb"), np.zeros(3)), "is not an evaluation"),
+        (lambda path: rewrite(path, returns=None), "'returns' is missing"),
+        (lambda path: rewrite(path, returns=np.array([{}])), "is not an evaluation"),
+        (lambda path: rewrite(path, returns=np.zeros((2, 3, 2, 2), np.float32)), "float32"),
+        (lambda path: rewrite(path, returns=np.zeros((2, 3, 1, 2))), "expected (2, 3, 2, 2)"),
+        (lambda path: rewrite(path, returns=np.full((2, 3, 2, 2), np.nan)), "finite"),
+        (lambda path: rewrite(path, oracle=np.zeros(2)), "oracle has shape (2,)"),
+        (lambda path: rewrite(path, **{"trace/x_velocity": np.zeros((2, 3, 1, 5))}), "trace"),
+        (lambda path: with_json(path, format="omrl-evaluation-9"), "omrl-evaluation-9"),
+        (lambda path: with_json(path, config={}), "missing"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_damage_is_one_clear_line(tmp_path, damage, message):
+    path = make_result().save(tmp_path / "r.npz")
+    damage(path)
+    with pytest.raises(InputError) as caught:
+        EvalResult.load(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def printed(capsys):
+    def text(result: EvalResult) -> str:
+        print_table(result)
+        return capsys.readouterr().out
+
+    return text
+
+
+def test_table_has_a_row_per_task_with_its_own_numbers(printed):
+    lines = printed(make_result()).splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
+    header = next(row for row in cells if "target_velocity" in row)
+    assert header == [
+        "task", "target_velocity", "before", "after 1", "behaviour", "random", "zero", "oracle",
+    ]  # fmt: skip
+    rows = {row[0]: row[1:] for row in cells}
+    # Seeds and episodes each add 0 or 1, 1 on average.
+    assert rows["7"] == ["0.6", "-99.0", "-9.0", "-60.0", "-300.0", "-200.0", "-20.0"]
+    assert rows["2"] == ["0.225", "-100.0", "-10.0", "-50.0", "-300.0", "-200.0", "-"]
+    assert rows["mean"] == ["", "-100.0", "-10.0", "-60.0", "-300.0", "-200.0", "-"]
+    # Seeds differ by 1 on every task, so a resampled mean lies within half a unit of the mean.
+    assert -10.5 <= float(rows["from"][2]) < -10 < float(rows["to"][2]) <= -9.5
+    assert rows["from"][3:] == [""] * 4
+
+
+def test_a_narrow_terminal_cuts_no_number(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(make_result(shots=(0, 1, 2, 3)))
+    text = capsys.readouterr().out
+    assert "…" not in text
+    assert "-300.0" in text
+
+
+def test_what_the_numbers_are_is_always_printed(printed):
+    text = printed(make_result(context_slice="last-500", context_seed=3))
+    for part in (
+        "environment cheetah-vel/macaw-v1, spec abababababab",
+        "protocol given; context: 256 transitions drawn i.i.d. without replacement from last-500 "
+        "of data/cheetah-vel (cdcdcdcdcdcd), seed 3",
+        "Macaw after 1,000 updates, seeds 0, 1; 2 episodes per seed and task",
+        "95 % interval",
+        "2 seeds resampled within each task",
+        "after 1: IQM -10.0",
+        "standard error over 2 seeds",
+    ):
+        assert part in text
+    assert "over episodes, not over training runs" in printed(make_result(seeds=1))
+
+
+def test_zero_shot_is_named_so(printed):
+    text = printed(make_result(protocol="zero-shot", shots=(0,)))
+    assert "zero-shot" in text
+    assert "after" not in text.replace("Macaw after", "")
+
+
+def test_json_holds_the_table_and_only_json_numbers():
+    text = json.dumps(make_result(shots=(0, 1, 2)).to_json(), allow_nan=False)
+    fields = json.loads(text)
+    assert [task["index"] for task in fields["tasks"]] == list(TASKS)
+    assert fields["tasks"][1]["parameters"] == {"target_velocity": 0.225}
+    assert fields["tasks"][1]["returns"] == {"0": -100.0, "1": -10.0, "2": -9.5}
+    assert fields["tasks"][1]["oracle"] is None
+    mean = fields["summary"]["1"]["mean"]
+    assert mean["value"] == pytest.approx(-10.0)
+    assert mean["low"] < -10 < mean["high"]
+    assert fields["summary"]["0"]["standard_error"]["method"].endswith("over 2 seeds")
+    assert fields["baselines"] == {
+        "behaviour": -60.0, "random": -300.0, "zero": -200.0, "oracle": None,
+    }  # fmt: skip
