@@ -9,6 +9,7 @@ array [layer, tensor].
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,11 +18,12 @@ from jaxtyping import Array, Float
 from omrl.nets.adaptive import AdaptiveLayer, WeightTransform
 from omrl.nets.mlp import Dense
 from omrl.ops import low_rank
-from omrl.ops.low_rank import LowRank
+from omrl.ops.low_rank import LowRank, Taps
 
 Net = Any
 Trace = AdaptiveLayer | LowRank
 Traces = tuple[Trace, ...]
+TapsOfNet = tuple[Taps | None, ...]
 Rates = Float[Array, "layer tensor"]
 
 
@@ -35,11 +37,19 @@ def generate(net: Net) -> Net:
     return jax.tree.map(lambda layer: layer.dense(), net, is_leaf=_is_layer)
 
 
-def start(net: Net, *, plain: bool = False) -> Traces:
+def taps(net: Net, num_tasks: int, num_steps: int) -> tuple[Taps | None, ...]:
+    """Taps for a training pass (`low_rank.Taps`), None for layers whose traces are copies."""
+    return tuple(
+        low_rank.taps(layer, num_tasks, num_steps) if isinstance(layer, WeightTransform) else None
+        for layer in layers(net)
+    )
+
+
+def start(net: Net, taps: TapsOfNet | None = None, *, plain: bool = False) -> Traces:
     """Traces before any step."""
     return tuple(
-        low_rank.start(layer) if isinstance(layer, WeightTransform) and not plain else layer
-        for layer in layers(net)
+        low_rank.start(layer, tap) if isinstance(layer, WeightTransform) and not plain else layer
+        for layer, tap in zip(layers(net), taps or _no_taps(net), strict=True)
     )
 
 
@@ -48,15 +58,38 @@ def read(net: Net, traces: Traces) -> Net:
     return _with_layers(net, map(_read, layers(net), traces))
 
 
-def descend(net: Net, rates: Rates, traces: Traces, grads: Net) -> Traces:
-    """One step on every tensor; `grads` is the gradient with respect to `read(net, traces)`."""
+def descend(
+    net: Net,
+    rates: Rates,
+    traces: Traces,
+    grads: Net,
+    *,
+    first_order: bool = False,
+    taps: TapsOfNet | None = None,
+) -> Traces:
+    """One step on every tensor; `grads` is the gradient with respect to `read(net, traces)`.
+
+    `first_order` makes the gradient of every tensor a constant.
+    """
     dense_grads = jax.tree.leaves(grads, is_leaf=lambda node: isinstance(node, Dense))
-    return tuple(
-        low_rank.descend(layer, rate, trace, grad)  # pyright: ignore[reportArgumentType]
-        if isinstance(trace, LowRank)
-        else _descend_copy(rate, trace, grad)
-        for layer, rate, trace, grad in zip(layers(net), rates, traces, dense_grads, strict=True)
-    )
+
+    def one(layer: Any, rate: Array, trace: Trace, grad: Dense, tap: Taps | None) -> Trace:
+        if isinstance(trace, LowRank):
+            return low_rank.descend(layer, rate, trace, grad, first_order=first_order, taps=tap)
+        return _descend_copy(rate, trace, grad, first_order)
+
+    return tuple(map(one, layers(net), rates, traces, dense_grads, taps or _no_taps(net)))
+
+
+def with_kernel_gradients(net: Net, grads: Net, traces: Traces, cotangents: TapsOfNet) -> Net:
+    """`grads` of a pass with taps, with the kernels' gradients filled in (`kernel_gradient`)."""
+
+    def one(layer: Any, grad: Any, trace: Any, cotangent: Taps | None) -> AdaptiveLayer:
+        if cotangent is None:
+            return grad
+        return replace(grad, kernel=low_rank.kernel_gradient(layer, trace, cotangent))
+
+    return _with_layers(net, map(one, layers(net), layers(grads), traces, cotangents))
 
 
 def mean(net: Net, rates: Rates, history: Sequence[Traces], weights: Sequence[float]) -> Net:
@@ -90,9 +123,17 @@ def _read(layer: Any, trace: Trace) -> Dense:
     return layer.split(trace.theta) if isinstance(trace, LowRank) else trace.dense()
 
 
-def _descend_copy(rates: Array, layer: AdaptiveLayer, grad: Dense) -> AdaptiveLayer:
+def _no_taps(net: Net) -> TapsOfNet:
+    return (None,) * len(layers(net))
+
+
+def _descend_copy(
+    rates: Array, layer: AdaptiveLayer, grad: Dense, first_order: bool
+) -> AdaptiveLayer:
     """The chain rule from the dense layer back to the layer's own tensors, then the step."""
     _, pull_back = jax.vjp(lambda own: own.dense(), layer)
     tensors, tree = jax.tree.flatten(layer)
     moves = jax.tree.leaves(pull_back(grad)[0])
+    if first_order:
+        moves = jax.lax.stop_gradient(moves)
     return tree.unflatten([x - rates[i] * g for i, (x, g) in enumerate(zip(tensors, moves))])  # noqa: B905

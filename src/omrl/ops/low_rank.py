@@ -12,9 +12,11 @@ a million. Meta-gradients flow through by ordinary autodiff.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -36,24 +38,85 @@ class LowRank(NamedTuple):
     grads: Float[Array, "step params"]
 
 
-def start(layer: WeightTransform) -> LowRank:
+class Taps(NamedTuple):
+    """Zeros added to every product with the kernel in a training pass, of one task.
+
+    Reverse mode would add up one kernel-sized gradient per use of the kernel. With taps the kernel
+    itself is a constant, the gradients of the taps are the cotangents of its products, and
+    `kernel_gradient` makes the whole gradient in one matrix product.
+    """
+
+    start: Float[Array, "*task params"]
+    moves: Float[Array, "*task step latent"]
+    thetas: Float[Array, "*task step params"]
+
+
+def taps(layer: WeightTransform, num_tasks: int, num_steps: int) -> Taps:
+    """Zeros for `num_tasks` tasks that share one start; `start` has no task axis."""
+    latent, params = layer.kernel.shape
+    dtype = layer.kernel.dtype
+    return Taps(
+        jnp.zeros((params,), dtype),
+        jnp.zeros((num_tasks, num_steps, latent), dtype),
+        jnp.zeros((num_tasks, num_steps, params), dtype),
+    )
+
+
+def start(layer: WeightTransform, taps: Taps | None = None) -> LowRank:
     """Before any step."""
     latent, params = layer.kernel.shape
     dtype = layer.kernel.dtype
     pairs = jnp.zeros((0, latent), dtype), jnp.zeros((0, params), dtype)
-    return LowRank(layer.z, layer.generate(layer.z), *pairs)
+    if taps is None:
+        return LowRank(layer.z, layer.generate(layer.z), *pairs)
+    return LowRank(layer.z, _constant_kernel(layer).generate(layer.z) + taps.start, *pairs)
 
 
-def descend(layer: WeightTransform, rates: Rates, trace: LowRank, grad: Dense) -> LowRank:
+def descend(
+    layer: WeightTransform,
+    rates: Rates,
+    trace: LowRank,
+    grad: Dense,
+    *,
+    first_order: bool = False,
+    taps: Taps | None = None,
+) -> LowRank:
     """One more step, with the gradient at the trace's dense layer; `layer` is the initial one."""
-    g = jnp.concatenate([grad.weight.ravel(), grad.bias])
+    stop = jax.lax.stop_gradient if first_order else lambda x: x
+    step = trace.zs.shape[0]
+    if taps is not None:
+        layer = _constant_kernel(layer)
+    g = stop(jnp.concatenate([grad.weight.ravel(), grad.bias]))
     move = layer.kernel @ g
-    if trace.zs.shape[0]:
+    if step:
         move = move - rates[1] * ((trace.grads @ g) @ trace.zs)
-    z = trace.z - rates[0] * move
-    zs = jnp.concatenate([trace.zs, trace.z[None]])
+    if taps is not None:
+        move = move + taps.moves[step]
+    z = trace.z - rates[0] * stop(move)
+    zs = jnp.concatenate([trace.zs, stop(trace.z)[None]])
     grads = jnp.concatenate([trace.grads, g[None]])
-    return LowRank(z, _theta(layer, rates, z, zs, grads), zs, grads)
+    theta = _theta(layer, rates, z, zs, grads)
+    if taps is not None:
+        theta = theta + taps.thetas[step]
+    return LowRank(z, theta, zs, grads)
+
+
+def kernel_gradient(
+    layer: WeightTransform, trace: LowRank, cotangents: Taps
+) -> Float[Array, "latent params"]:
+    """The kernel's gradient from the tasks' last traces [task, ...] and the taps' gradients.
+
+    Uses of the kernel: z_0 W once, and per task and step W g_k and z_{k+1} W.
+    """
+    latent, params = layer.kernel.shape
+    later = jnp.concatenate([trace.zs[:, 1:], trace.z[:, None]], axis=1)
+    left = [layer.z[None], later.reshape(-1, latent), cotangents.moves.reshape(-1, latent)]
+    right = [
+        cotangents.start[None],
+        cotangents.thetas.reshape(-1, params),
+        trace.grads.reshape(-1, params),
+    ]
+    return jnp.concatenate(left).T @ jnp.concatenate(right)
 
 
 def mean(
@@ -86,6 +149,10 @@ def pad(trace: LowRank, capacity: int) -> LowRank:
         zs=trace.zs[-missing:],
         grads=trace.grads[-missing:],
     )
+
+
+def _constant_kernel(layer: WeightTransform) -> WeightTransform:
+    return dataclasses.replace(layer, kernel=jax.lax.stop_gradient(layer.kernel))
 
 
 def _theta(

@@ -1,0 +1,104 @@
+"""The settings of MACAW (`algos/macaw.py`), one field for every choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from omrl.data.sample import BatchSpec
+from omrl.errors import InputError
+
+INNER_BATCH = BatchSpec("inner", 256, "contiguous")
+OUTER_BATCH = BatchSpec("outer", 256, start=0.6, disjoint_from="inner")
+
+
+@dataclass(frozen=True)
+class MacawConfig:
+    """Settings of MACAW. Defaults are the paper's (Table 5 of the appendix, cheetah)."""
+
+    # --- Networks ---
+    layer: Literal["weight_transform", "bias_transform", "linear"] = "weight_transform"
+    hidden: tuple[int, ...] = (100, 100, 100)
+    """Widths of the hidden layers of value and policy."""
+    head_hidden: tuple[int, ...] = (32,)
+    """Hidden widths of the advantage head."""
+    latent: int = 100
+    """Length of z in weight-transform layers."""
+    offset: bool = False
+    """Generated weights are z W + b; False: z W."""
+    relu_action: bool = False
+    """The advantage head sees only the positive part of actions."""
+    normalize_obs: bool = False
+    """Standardise observations with the training tasks' mean and deviation."""
+    scale_returns: bool = False
+    """Divide returns by the training tasks' standard deviation of returns."""
+
+    # --- Inner loop ---
+    inner_steps: int = 1
+    """K, gradient steps of one adaptation."""
+    inner_lr: float = 1e-3
+    """Initial eta and alpha, of every tensor."""
+    learn_inner_lr: bool = True
+    inner_lr_per: Literal["layer", "tensor"] = "layer"
+    split_inner_batch: bool = False
+    """With K steps: give each one K-th of the batch; False: the whole batch each time."""
+    advantage_head: bool = True
+    """Eq. 3; False is MAML + AWR."""
+    adv_coef: float = 1e-2
+    """lambda, the weight of the advantage regression."""
+    learn_adv_coef: bool = False
+    first_order: bool = False
+    inner_form: Literal["low_rank", "plain"] = "low_rank"
+    """How weight-transform layers step; both give the same numbers, plain copies every kernel."""
+    max_adapt_steps: int = 1
+    """Gradient steps that an adapted task has room for at meta-test."""
+
+    # --- Losses ---
+    sigma: float = 0.2
+    """Standard deviation of the policy's Gaussian."""
+    temperature: float = 1.0
+    """T of the advantage weights."""
+    max_weight: float = 20.0
+    """Upper clip of the advantage weights."""
+    normalize_advantage: bool = True
+    imitate: bool = False
+    """All advantage weights are 1: behaviour cloning in both loops."""
+    bootstrap_advantage: bool = False
+    """Continue returns past the episode's end with the adapted value, in advantages."""
+    bootstrap_outer_value: bool = False
+    """The same in the outer value target, with the target network."""
+    bootstrap_inner_value: bool = False
+    """The same in the inner value target."""
+    target_decay: float = 0.9
+    """After every inner step the target network keeps this share of itself."""
+
+    # --- Outer loop ---
+    steps: int = 100_000
+    """Meta-steps."""
+    task_batch: int = 5
+    value_lr: float = 1e-5
+    policy_lr: float = 1e-4
+    lr_lr: float = 1e-3
+    """Adam rate of the inner rates and of lambda."""
+    lr_decay: bool = False
+    """Let all Adam rates fall to zero over the run along a cosine."""
+    divide_by_train_tasks: bool = False
+    """Divide the summed losses by the number of training tasks, not of sampled ones."""
+
+    # --- Batches ---
+    inner_batch: BatchSpec = INNER_BATCH
+    outer_batch: BatchSpec = OUTER_BATCH
+
+    def __post_init__(self) -> None:
+        if (self.inner_batch.name, self.outer_batch.name) != ("inner", "outer"):
+            raise InputError("the batches of macaw are named 'inner' and 'outer'")
+        if self.split_inner_batch and self.inner_batch.size % self.inner_steps:
+            raise InputError(
+                f"split_inner_batch: inner_batch.size ({self.inner_batch.size}) must be a multiple "
+                f"of inner_steps ({self.inner_steps})"
+            )
+        if self.max_adapt_steps < self.inner_steps:
+            raise InputError(
+                f"max_adapt_steps ({self.max_adapt_steps}) must be at least inner_steps "
+                f"({self.inner_steps})"
+            )

@@ -1,0 +1,308 @@
+"""MACAW's losses, inner loops and meta-gradient.
+
+Everything up to `task_losses` sees one task; equations are in `ops/awr.py`, steps in
+`ops/inner_loop.py`. Adaptive networks hold meta-parameters, dense ones can be called.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from omrl.algos.macaw_config import MacawConfig
+from omrl.nets.heads import PolicyNet, ValueNet
+from omrl.ops import awr, inner_loop
+from omrl.ops.inner_loop import Rates, TapsOfNet, Traces
+from omrl.types import Batch, Scalar
+
+
+class Meta(NamedTuple):
+    """All that is meta-learned. Inner rates and lambda are softplus of the stored numbers."""
+
+    value: ValueNet
+    policy: PolicyNet
+    value_rates: Float[Array, "layer rate"]
+    policy_rates: Float[Array, "layer rate"]
+    adv_coef: Scalar
+
+
+class MacawTask(NamedTuple):
+    """The adapted networks."""
+
+    value: Traces
+    policy: Traces
+
+
+class MacawTaps(NamedTuple):
+    """Taps of a training pass, see `ops.low_rank.Taps`."""
+
+    value: TapsOfNet | None
+    policy: TapsOfNet | None
+
+
+NO_TAPS = MacawTaps(None, None)
+
+
+# --- Losses of one task ---
+
+
+def value_inner_loss(net: ValueNet, obs: Array, target: Array) -> Scalar:
+    """L_V (Eq. 2) of a dense value network."""
+    return awr.value_loss(jax.vmap(net)(obs), target)
+
+
+def policy_inner_loss(
+    net: PolicyNet, config: MacawConfig, batch: Batch, advantage: Array, adv_coef: Scalar
+) -> tuple[Scalar, Scalar]:
+    """L_AWR + lambda L_ADV (Eq. 3) of a dense policy, and its second term alone."""
+    if not config.advantage_head:
+        return policy_outer_loss(net, config, batch, advantage), jnp.zeros_like(adv_coef)
+    mean, predicted = jax.vmap(net.with_advantage)(batch.obs, batch.action)
+    head_loss = adv_coef * awr.advantage_head_loss(predicted, advantage)
+    return _regression(config, mean, batch.action, advantage) + head_loss, head_loss
+
+
+def policy_outer_loss(
+    net: PolicyNet, config: MacawConfig, batch: Batch, advantage: Array
+) -> Scalar:
+    """L_AWR (Eq. 1) of a dense policy."""
+    return _regression(config, jax.vmap(net)(batch.obs), batch.action, advantage)
+
+
+def weights(config: MacawConfig, advantage: Float[Array, " sample"]) -> Float[Array, " sample"]:
+    """The regression weights of Eq. 1 as the config has them."""
+    if config.imitate:
+        return jnp.ones_like(advantage)
+    return awr.advantage_weights(
+        advantage,
+        temperature=config.temperature,
+        max_weight=config.max_weight,
+        normalize=config.normalize_advantage,
+    )
+
+
+def _regression(config: MacawConfig, mean: Array, action: Array, advantage: Array) -> Scalar:
+    log_prob = jax.vmap(partial(awr.gaussian_log_prob, sigma=config.sigma))(action, mean)
+    return awr.weighted_regression_loss(log_prob, weights(config, advantage))
+
+
+# --- Inner loops of one task ---
+
+
+class ValueInner(NamedTuple):
+    """What the value inner loop went through; index s is step s, `history` starts before any."""
+
+    history: list[Traces]
+    losses: list[Scalar]
+    targets: list[Array]
+    grads: list[Any]
+
+
+class PolicyInner(NamedTuple):
+    traces: Traces
+    losses: list[Scalar]
+    head_losses: list[Scalar]
+    grads: list[Any]
+
+
+def inner_batches(config: MacawConfig, batch: Batch) -> list[Batch]:
+    """The batch of every inner step."""
+    steps = config.inner_steps
+    if not config.split_inner_batch:
+        return [batch] * steps
+    size = batch.obs.shape[0] // steps
+    return [jax.tree.map(lambda x, s=s: x[s * size : (s + 1) * size], batch) for s in range(steps)]
+
+
+def target_net(config: MacawConfig, net: Any, rates: Rates, history: list[Traces]) -> Any:
+    """The target network after the steps in `history`: V_t <- d V_t + (1 - d) V after each."""
+    decay, steps = config.target_decay, len(history) - 1
+    shares = [decay**steps, *((1 - decay) * decay ** (steps - s) for s in range(1, steps + 1))]
+    return inner_loop.mean(net, rates, history, shares)
+
+
+def adapt_value(
+    config: MacawConfig,
+    net: ValueNet,
+    rates: Rates,
+    traces: Traces,
+    batches: list[Batch],
+    taps: TapsOfNet | None = None,
+) -> ValueInner:
+    """phi' = phi - eta grad L_V(phi, D_tr), once per batch."""
+    inner = ValueInner([traces], [], [], [])
+    for batch in batches:
+        target = batch.mc_return
+        if config.bootstrap_inner_value:
+            target = awr.bootstrapped_return(batch, target_net(config, net, rates, inner.history))
+        dense = inner_loop.read(net, traces)
+        loss, grads = jax.value_and_grad(value_inner_loss)(dense, batch.obs, target)
+        traces = inner_loop.descend(
+            net, rates, traces, grads, first_order=config.first_order, taps=taps
+        )
+        inner.history.append(traces)
+        inner.losses.append(loss)
+        inner.targets.append(target)
+        inner.grads.append(grads)
+    return inner
+
+
+def adapt_policy(
+    config: MacawConfig,
+    net: PolicyNet,
+    rates: Rates,
+    traces: Traces,
+    batches: list[Batch],
+    advantages: list[Array],
+    adv_coef: Scalar,
+    taps: TapsOfNet | None = None,
+) -> PolicyInner:
+    """theta' = theta - alpha grad L_pi(theta, phi', D_tr), once per batch."""
+    losses, head_losses, all_grads = [], [], []
+    for batch, advantage in zip(batches, advantages, strict=True):
+        (loss, head_loss), grads = jax.value_and_grad(policy_inner_loss, has_aux=True)(
+            inner_loop.read(net, traces), config, batch, advantage, adv_coef
+        )
+        traces = inner_loop.descend(
+            net, rates, traces, grads, first_order=config.first_order, taps=taps
+        )
+        losses.append(loss)
+        head_losses.append(head_loss)
+        all_grads.append(grads)
+    return PolicyInner(traces, losses, head_losses, all_grads)
+
+
+def advantage(config: MacawConfig, value: ValueNet, batch: Batch) -> Float[Array, " sample"]:
+    """R - V'(s), a constant: the value never learns from the policy's loss."""
+    returns = batch.mc_return
+    if config.bootstrap_advantage:
+        returns = awr.bootstrapped_return(batch, value)
+    return jax.lax.stop_gradient(returns - jax.vmap(value)(batch.obs))
+
+
+def rates(config: MacawConfig, raw: Float[Array, "layer rate"], net: Any) -> Rates:
+    """The inner rates of every layer's tensors from their stored form."""
+    num_tensors = len(jax.tree.leaves(inner_loop.layers(net)[0]))
+    positive = (
+        jax.nn.softplus(raw) if config.learn_inner_lr else jnp.full_like(raw, config.inner_lr)
+    )
+    return jnp.broadcast_to(positive, (raw.shape[0], num_tensors))
+
+
+def adv_coefficient(config: MacawConfig, raw: Scalar) -> Scalar:
+    """lambda from its stored form."""
+    if config.learn_adv_coef:
+        return jax.nn.softplus(raw)
+    return jnp.full_like(raw, config.adv_coef)
+
+
+class Inner(NamedTuple):
+    """Both inner loops of one task."""
+
+    value: ValueInner
+    policy: PolicyInner
+    adapted_value: ValueNet
+
+
+def inner_loops(
+    config: MacawConfig, meta: Meta, task: MacawTask, taps: MacawTaps, support: Batch
+) -> Inner:
+    """Value, then policy (Algorithm 1, lines 7 and 8; Algorithm 2, lines 5 and 6)."""
+    batches = inner_batches(config, support)
+    value_rates = rates(config, meta.value_rates, meta.value)
+    value = adapt_value(config, meta.value, value_rates, task.value, batches, taps.value)
+    adapted = inner_loop.read(meta.value, value.history[-1])
+    policy = adapt_policy(
+        config,
+        meta.policy,
+        rates(config, meta.policy_rates, meta.policy),
+        task.policy,
+        batches,
+        [advantage(config, adapted, batch) for batch in batches],
+        adv_coefficient(config, meta.adv_coef),
+        taps.policy,
+    )
+    return Inner(value, policy, adapted)
+
+
+def adapt(config: MacawConfig, meta: Meta, task: MacawTask, support: Batch) -> MacawTask:
+    """The task after K more steps."""
+    inner = inner_loops(config, meta, task, NO_TAPS, support)
+    return MacawTask(inner.value.history[-1], inner.policy.traces)
+
+
+def task_losses(
+    config: MacawConfig, meta: Meta, starts: MacawTask, taps: MacawTaps, inner: Batch, outer: Batch
+) -> tuple[dict[str, Scalar], MacawTask]:
+    """The losses of one task (Algorithm 1, lines 6 to 10) and its last traces."""
+    loops = inner_loops(config, meta, starts, taps, inner)
+    target = outer.mc_return
+    if config.bootstrap_outer_value:
+        value_rates = rates(config, meta.value_rates, meta.value)
+        follower = target_net(config, meta.value, value_rates, loops.value.history)
+        target = awr.bootstrapped_return(outer, follower)
+    outer_advantage = advantage(config, loops.adapted_value, outer)
+    policy = inner_loop.read(meta.policy, loops.policy.traces)
+    losses = {
+        "value_loss": value_inner_loss(loops.adapted_value, outer.obs, target),
+        "policy_loss": policy_outer_loss(policy, config, outer, outer_advantage),
+        "value_inner_loss": loops.value.losses[0],
+        "policy_inner_loss": loops.policy.losses[0],
+        "adv_head_loss": loops.policy.head_losses[0],
+    }
+    return losses, MacawTask(loops.value.history[-1], loops.policy.traces)
+
+
+def meta_loss(
+    config: MacawConfig,
+    num_train_tasks: int,
+    meta: Meta,
+    taps: MacawTaps,
+    inner: Batch,
+    outer: Batch,
+) -> tuple[Scalar, tuple[dict[str, Array], MacawTask]]:
+    """The outer losses of a batch of tasks, leaves [task, sample, ...]; every task's losses and
+    last traces."""
+    starts = begin(config, meta, taps)
+    per_task = jax.tree.map(lambda x: None if x.ndim == 1 else 0, taps)
+    losses, traces = jax.vmap(partial(task_losses, config, meta, starts), in_axes=(per_task, 0, 0))(
+        taps, inner, outer
+    )
+    divisor = num_train_tasks if config.divide_by_train_tasks else inner.obs.shape[0]
+    total = jnp.sum(losses["policy_loss"])
+    if not config.imitate:
+        total = total + jnp.sum(losses["value_loss"])
+    return total / divisor, (losses, traces)
+
+
+def meta_gradient(
+    config: MacawConfig, num_train_tasks: int, meta: Meta, inner: Batch, outer: Batch
+) -> tuple[Meta, dict[str, Array]]:
+    """The gradient of `meta_loss` with respect to everything meta-learned, and the losses."""
+    loss = partial(meta_loss, config, num_train_tasks)
+    if config.inner_form == "plain":
+        grads, (losses, _) = jax.grad(loss, has_aux=True)(meta, NO_TAPS, inner, outer)
+        return grads, losses
+    num_tasks = inner.obs.shape[0]
+    taps = MacawTaps(
+        inner_loop.taps(meta.value, num_tasks, config.inner_steps),
+        inner_loop.taps(meta.policy, num_tasks, config.inner_steps),
+    )
+    (grads, cotangents), (losses, traces) = jax.grad(loss, argnums=(0, 1), has_aux=True)(
+        meta, taps, inner, outer
+    )
+    fill = inner_loop.with_kernel_gradients
+    value = fill(meta.value, grads.value, traces.value, cotangents.value)
+    policy = fill(meta.policy, grads.policy, traces.policy, cotangents.policy)
+    return grads._replace(value=value, policy=policy), losses
+
+
+def begin(config: MacawConfig, meta: Meta, taps: MacawTaps | None = None) -> MacawTask:
+    """The meta-parameters as a task on which no step was taken."""
+    start = partial(inner_loop.start, plain=config.inner_form == "plain")
+    taps = taps or NO_TAPS
+    return MacawTask(start(meta.value, taps.value), start(meta.policy, taps.policy))
