@@ -1,0 +1,107 @@
+"""How much memory and disk a collection takes, before it takes any."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from omrl.data.collect.config import CollectConfig
+from omrl.data.collect.learner import Learner, task_streams
+from omrl.data.store import task_bytes
+from omrl.envs.base import EnvSpec
+from omrl.errors import InputError
+
+USABLE = 0.9
+"""Part of the device's free memory that is planned for."""
+FLOAT = 4
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes per task."""
+
+    replay: int
+    agent: int
+    """State, gradients and batches of the learner."""
+    host: int
+    """Rounds on their way to the disk and the agent's part of a checkpoint."""
+    disk: int
+    """Columns and checkpoint."""
+
+    @property
+    def device(self) -> int:
+        return self.replay + self.agent
+
+    def describe(self, num_tasks: int, group: int, room: int) -> str:
+        """One line for a collection of `num_tasks` tasks, `group` of them side by side."""
+        return (
+            f"memory: {group} tasks side by side take {_text(group * self.replay)} of replay "
+            f"and {_text(group * self.agent)} of agents, {_text(room)} are free on the "
+            f"device; {_text(group * self.host)} on the host; "
+            f"{_text(num_tasks * self.disk)} on the disk"
+        )
+
+
+def capacity(config: CollectConfig, spec: EnvSpec) -> int:
+    """Transitions of a task at most: a round begins with one missing and adds all it can."""
+    longest = config.envs * spec.horizon
+    return config.steps - 1 + longest
+
+
+def budget(config: CollectConfig, spec: EnvSpec, learner: Learner) -> Budget:
+    rows = capacity(config, spec)
+    streams = jax.eval_shape(lambda: task_streams(0, jnp.zeros(1, jnp.int32)))
+    shapes = jax.tree.leaves(jax.eval_shape(learner.init, streams))
+    state = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in shapes)
+    batches = config.updates_per_step * learner.agent.config.batch_size * learner.row_width * FLOAT
+    per_round = config.envs * spec.horizon * learner.row_width * FLOAT
+    # Old and new state while an update runs, and its gradients; batches raw and normalised.
+    # A round being played and two waiting, each copied when it is written.
+    return Budget(
+        replay=rows * learner.row_width * FLOAT,
+        agent=3 * state + 2 * batches,
+        host=4 * per_round + 2 * state,
+        disk=task_bytes(spec, rows, math.ceil(rows / spec.horizon)) + 2 * state,
+    )
+
+
+def free_memory(device: Any) -> int:
+    """Bytes that arrays may still take on `device`."""
+    stats = device.memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats["bytes_in_use"]
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            fields = dict(line.split(":") for line in lines)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def split_into_groups(
+    tasks: Sequence[int], needed: int, room: int, group_size: int
+) -> list[tuple[int, ...]]:
+    """The fewest groups that fit, of nearly equal sizes; of `group_size` tasks if that is not 0.
+
+    Args:
+        needed: bytes per task on a device with `room` bytes.
+    """
+    fitting = int(USABLE * room) // needed
+    if fitting < max(group_size, 1):
+        raise InputError(
+            f"group_size: {max(group_size, 1)} tasks side by side need "
+            f"{_text(max(group_size, 1) * needed)} on the device, {_text(room)} are "
+            f"free: {'lower group_size' if group_size > 1 else 'lower steps'}"
+        )
+    size = group_size or math.ceil(len(tasks) / max(math.ceil(len(tasks) / fitting), 1)) or 1
+    return [tuple(tasks[i : i + size]) for i in range(0, len(tasks), size)]
+
+
+def _text(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
