@@ -98,10 +98,9 @@ class Toy(Algorithm[ToyState, Linear]):
 
     def _meta(self, state, batches, key):
         def task_losses(policy):
-            def one(inner, outer):
-                return loss(self.adapt(state, policy, inner, key), outer)
-
-            return jax.vmap(one)(batches["inner"], batches["outer"])
+            adapt = partial(self.adapt, state, policy, key=key)
+            adapted = jax.vmap(lambda inner: adapt(support=inner))(batches["inner"])
+            return jax.vmap(loss)(adapted, batches["outer"])
 
         return self._step(state, task_losses)
 

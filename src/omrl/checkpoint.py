@@ -29,12 +29,18 @@ Hashes = dict[str, list[str]]
 
 
 class Checkpoints:
-    """The checkpoints in `folder`, by step; the newest `keep` of them stay."""
+    """The checkpoints in `folder`, by step; the newest `keep` of them stay.
 
-    def __init__(self, folder: Path, *, keep: int = 3):
+    A reader (`read_only`) touches nothing, so it may look at a run that is being trained.
+    """
+
+    def __init__(self, folder: Path, *, keep: int = 3, read_only: bool = False):
         self.folder = folder.resolve()
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=keep, create=True, cleanup_tmp_directories=True
+            max_to_keep=None if read_only else keep,
+            create=not read_only,
+            cleanup_tmp_directories=not read_only,
+            read_only=read_only,
         )
         self._manager = ocp.CheckpointManager(self.folder, options=options)
 

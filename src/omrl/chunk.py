@@ -23,7 +23,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Bool, Int, Int32
+from jaxtyping import Array, Bool, Int, Int32, Num
 
 from omrl.algorithm import Algorithm, Stage
 from omrl.data.device import DeviceData
@@ -153,23 +153,34 @@ def _train_chunk(
     # Jitted only so that it is traced once, for the shapes of its metrics and inside the loop.
     update = jax.jit(partial(_update, stage))
     first = jax.tree.map(lambda leaf: leaf[0], (states, seeds))
-    metrics_shape = jax.eval_shape(update, *first, data, task_ids)[1]
-    zeros, unravel = ravel_pytree(
-        jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics_shape)
+    shapes = jax.eval_shape(update, *first, data, task_ids)[1]
+    row, unravel = ravel_pytree(
+        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     )
-
-    def one_seed(state, seed, data, task_ids, num_updates):
-        def step(i, carry):
-            state, rows = carry
-            state, metrics = update(state, seed, data, task_ids)
-            # One row per update: a single write, where one per metric would be a kernel each.
-            return state, rows.at[i].set(ravel_pytree(metrics)[0])
-
-        rows = jnp.zeros((MAX_UPDATES, *zeros.shape), zeros.dtype)
-        return jax.lax.fori_loop(0, num_updates, step, (state, rows))
-
-    states, rows = _each_seed(one_seed, layout, (states, seeds), (data, task_ids, num_updates))
+    shared = (data, task_ids, num_updates)
+    states, rows = _each_seed(partial(_loop, update, row), layout, (states, seeds), shared)
     return states, jax.vmap(jax.vmap(unravel))(rows), jax.vmap(_finite_leaves)(states)
+
+
+def _loop(
+    update: Callable[..., tuple[Any, Metrics]],
+    row: Array,
+    state: Any,
+    seed: Int32[Array, ""],
+    data: DeviceData,
+    task_ids: Int32[Array, " task"],
+    num_updates: Int32[Array, ""],
+) -> tuple[Any, Num[Array, "update metric"]]:
+    """`num_updates` updates of one seed; their metrics are laid out as `row` is."""
+
+    def step(i, carry):
+        state, rows = carry
+        state, metrics = update(state, seed, data, task_ids)
+        # One row per update: a single write, where one per metric would be a kernel each.
+        return state, rows.at[i].set(ravel_pytree(metrics)[0])
+
+    rows = jnp.zeros((MAX_UPDATES, *row.shape), row.dtype)
+    return jax.lax.fori_loop(0, num_updates, step, (state, rows))
 
 
 def _update(

@@ -87,6 +87,8 @@ class RunLog:
         self._closers: list[Callable[[], Any]] = []
         if not write:
             return
+        if wandb_config is not None:
+            require_wandb()
         path = folder / "log.jsonl"
         _truncate(path, step, evaluated)
         self._file = path.open("a", encoding="utf-8")
@@ -170,7 +172,6 @@ class RunLog:
         self._closers.append(writer.close)
 
     def _open_wandb(self, folder: Path, config: Mapping[str, Any]) -> None:
-        require_wandb()
         import wandb  # pyright: ignore[reportMissingImports]
 
         # The same folder is the same W&B run, so that a resumed run continues it.

@@ -98,7 +98,7 @@ def load_states(
     step: int | None = None,
 ) -> tuple[Any, int]:
     """The states [seed, ...] of a checkpoint of `run` (None: the newest), and its step."""
-    checkpoints = Checkpoints(run.checkpoints, keep=config.keep)
+    checkpoints = Checkpoints(run.checkpoints, read_only=True)
     like = abstract_states(algorithm, layout, config.seeds)
     states, meta = checkpoints.restore(like, run.config, step)
     checkpoints.close()
