@@ -146,6 +146,24 @@ def test_returns_before_and_after_are_those_of_the_closed_form(result):
     assert result.shot(1).mean() > result.shot(0).mean() + 5
 
 
+@dataclass(frozen=True)
+class Halver(GoalSeeker):
+    """Every round brings its Task half of the remaining way to the goal."""
+
+    def adapt(self, state, task, support, key):
+        return (task + GoalSeeker.adapt(self, state, task, support, key)) / 2
+
+
+def test_rounds_build_on_each_other(dataset):
+    config = dataclasses.replace(CONFIG, shots=(0, 1, 3), tasks=(80,), episodes=1)
+    contexts = draw_contexts(dataset, ENV, config, seeds=RUN_SEEDS, discount=DISCOUNT)
+    returns = evaluate(Halver(SPEC), STATES, ENV, contexts, config).returns
+    goal, start = ENV.tasks[80], start_of(RUN_SEEDS[0], 80, 0)
+    offset = np.asarray(STATES.guess[0]) - goal
+    expected = [walk_return(start, goal + offset / 2**n, goal) for n in config.shots]
+    assert returns[0, 0, :, 0] == pytest.approx(expected, abs=1e-4)
+
+
 def test_baselines_are_those_of_the_closed_form(result, dataset):
     for t, task in enumerate(TASKS):
         goal = ENV.tasks[task]

@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -13,8 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from omrl.algos.macaw import Macaw
+from omrl.algos.macaw_config import MacawConfig
 from omrl.errors import InputError
 from omrl.export import export_policy, load_policy
+from omrl.types import Batch, Spec
 
 PROVENANCE = {
     "env_id": "point-robot/oyster-v1",
@@ -73,6 +77,35 @@ def test_equals_the_same_network_in_jax(tmp_path):
 
     expected = jax.vmap(network)(jnp.asarray(obs))
     assert policy(obs) == pytest.approx(np.asarray(expected), abs=1e-5)
+
+
+def test_an_adapted_macaw_policy_acts_as_exported(tmp_path, getkey):
+    spec = Spec(3, 2, 4, 10, obs_mean=(0.1, -0.2, 0.3), obs_std=(0.5, 1.0, 2.0))
+    algorithm = Macaw(MacawConfig(hidden=(8, 8), latent=4, normalize_obs=True), spec)
+    state = algorithm.init(getkey())
+    obs = jax.random.normal(getkey(), (6, 3))
+    support = Batch(
+        obs=obs,
+        action=jnp.zeros((6, 2)),
+        reward=jnp.ones(6),
+        next_obs=obs,
+        terminated=jnp.zeros(6, bool),
+        mc_return=jnp.arange(6.0),
+        terminal_obs=obs,
+        terminal_discount=jnp.ones(6),
+    )
+    task = algorithm.adapt(state, algorithm.begin(state, getkey()), support, getkey())
+    trunk = algorithm.policy(state, task).trunk
+    path = export_policy(
+        tmp_path / "p",
+        [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in trunk],
+        obs_mean=spec.obs_mean,
+        obs_std=spec.obs_std,
+        **PROVENANCE,
+    )
+    act = partial(algorithm.act, state, task, key=getkey(), deterministic=True)
+    expected = jax.vmap(lambda row: act(obs=row))(obs)
+    assert load_policy(path)(np.asarray(obs)) == pytest.approx(np.asarray(expected), abs=1e-6)
 
 
 def test_loads_without_jax_and_also_without_omrl(tmp_path):

@@ -224,7 +224,8 @@ class _Policy:
             seed, task, shot, _ = np.argwhere(~finite)[0]
             raise NonFiniteError(
                 f"action at step {time} is not finite: seed {self._labels.seeds[seed]}, "
-                f"task {self._labels.tasks[task]}, shot {self._labels.shots[shot]}"
+                f"task {self._labels.tasks[task]}, shot {self._labels.shots[shot]}; adaptation "
+                "diverged, or the algorithm is configured for fewer rounds"
             )
         return actions
 
