@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,21 +13,22 @@ from omrl.data.store import create
 from omrl.envs.base import EnvSpec, TaskEnv
 
 HORIZON = 5
+SPEC = EnvSpec(
+    id="test-point/test-v1",
+    obs_dim=2,
+    act_dim=1,
+    horizon=HORIZON,
+    dt=1.0,
+    term_names=("position",),
+    task_names=("goal",),
+)
 
 
 @dataclass(frozen=True)
 class PointEnv(TaskEnv):
-    """State (position, velocity); the term is the position reached, the reward -|position - goal|."""
+    """The term is the position that a step reaches, the reward its distance to the goal below 0."""
 
-    spec: EnvSpec = EnvSpec(
-        id="test-point/test-v1",
-        obs_dim=2,
-        act_dim=1,
-        horizon=HORIZON,
-        dt=1.0,
-        term_names=("position",),
-        task_names=("goal",),
-    )
+    spec: EnvSpec = SPEC
     task_table: tuple[tuple[float, ...], ...] = ((0.0,), (0.5,), (1.0,))
     split_table: tuple[tuple[str, tuple[int, ...]], ...] = (("train", (0, 1)), ("test", (2,)))
 
@@ -79,6 +81,12 @@ LENGTHS = {0: [5, 3, 5, 1, 5, 5, 2, 5, 5, 4], 1: [5, 5, 5, 5], 2: [2, 5, 3, 4, 5
 """Episode lengths of the three tasks of the dataset that most tests use."""
 
 
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    """Waiting for the disk is most of the time of these tests."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
 @pytest.fixture
 def env():
     return PointEnv()
@@ -103,3 +111,9 @@ def dataset(tmp_path, env, columns):
     for index, task in columns.items():
         writer.write_task(index, behaviour={"policy": "random", "seed": 0}, **task)
     return writer.finish()
+
+
+@pytest.fixture
+def make_lifetime(env):
+    """`(index, lengths)` to columns, for lifetimes other than those of `columns`."""
+    return lambda index, lengths: lifetime(env, index, lengths)

@@ -49,7 +49,7 @@ class TaskData:
         return len(self.episodes)
 
     @property
-    def episode_start(self) -> Int64[np.ndarray, " episodes+1"]:
+    def episode_start(self) -> Int64[np.ndarray, " boundaries"]:
         """First row of every episode, and the number of rows."""
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
@@ -59,7 +59,7 @@ class TaskData:
         return episode_returns(self.reward, self.episode_start)
 
     @property
-    def obs(self) -> Float[np.ndarray, "rows+episodes obs"]:
+    def obs(self) -> Float[np.ndarray, "obs_rows obs"]:
         return self.column("obs")
 
     @property

@@ -46,7 +46,7 @@ class DeviceData(NamedTuple):
 
 def mc_return(
     reward: Float[np.ndarray, " rows"],
-    episode_start: Int64[np.ndarray, " episodes+1"],
+    episode_start: Int64[np.ndarray, " boundaries"],
     discount: float,
 ) -> Float64[np.ndarray, " rows"]:
     """Discounted sum of rewards to the end of the recorded episode, without a bootstrap."""
@@ -59,20 +59,20 @@ def mc_return(
 
 
 def terminal_discount(
-    episode_start: Int64[np.ndarray, " episodes+1"], discount: float
+    episode_start: Int64[np.ndarray, " boundaries"], discount: float
 ) -> Float64[np.ndarray, " rows"]:
     """discount^(steps to the end of the episode); `discount` for its last transition."""
     ends = np.repeat(episode_start[1:], np.diff(episode_start))
     return discount ** (ends - np.arange(len(ends)))
 
 
-def obs_index(episode_start: Int64[np.ndarray, " episodes+1"]) -> Int64[np.ndarray, " rows"]:
+def obs_index(episode_start: Int64[np.ndarray, " boundaries"]) -> Int64[np.ndarray, " rows"]:
     """Row of `obs` before every transition."""
     lengths = np.diff(episode_start)
     return np.arange(lengths.sum()) + np.repeat(np.arange(len(lengths)), lengths)
 
 
-def terminal_index(episode_start: Int64[np.ndarray, " episodes+1"]) -> Int64[np.ndarray, " rows"]:
+def terminal_index(episode_start: Int64[np.ndarray, " boundaries"]) -> Int64[np.ndarray, " rows"]:
     """Row of `obs` at the end of the episode of every transition."""
     lengths = np.diff(episode_start)
     return np.repeat(episode_start[1:] + np.arange(len(lengths)), lengths)

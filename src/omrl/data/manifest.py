@@ -8,9 +8,11 @@ quotes that hash: whoever edits the manifest or exchanges a column has to valida
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import json
+import math
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,6 +42,11 @@ class ColumnRecord:
     shape: tuple[int, ...]
     sha256: str
     """Of the whole file, header included."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the data without the header."""
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,7 @@ def json_hash(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@functools.cache
 def library_versions() -> dict[str, str]:
     """Versions of what could change the numbers in a dataset."""
     libraries = ("omrl", "numpy", "mujoco", "gymnasium", "jax")

@@ -51,7 +51,7 @@ def open_for_training(path: str | Path, env: TaskEnv, splits: Sequence[str] = ()
     Raises `InputError` naming what does not fit.
     """
     dataset = open_dataset(path)
-    _check_mdp(dataset, env)
+    check_mdp(dataset.path, dataset.manifest, env)
     for name in splits:
         if name not in dataset.splits:
             held = ", ".join(dataset.splits)
@@ -69,18 +69,19 @@ def open_for_training(path: str | Path, env: TaskEnv, splits: Sequence[str] = ()
     return dataclasses.replace(dataset, manifest=manifest)
 
 
-def _check_mdp(dataset: Dataset, env: TaskEnv) -> None:
-    if dataset.spec.hash != env.spec.hash:
+def check_mdp(folder: Path, manifest: Manifest, env: TaskEnv) -> None:
+    """`InputError` where the data is not of exactly the MDP and the tasks of `env`."""
+    if manifest.spec.hash != env.spec.hash:
         raise InputError(
-            f"{dataset.path}: made with {dataset.env_id} of spec hash {dataset.spec.hash[:12]}, "
-            f"not {env.spec.id} of {env.spec.hash[:12]}: another MDP; collect or import it anew"
+            f"{folder}: made with {manifest.spec.id} of spec hash {manifest.spec.hash[:12]}, not "
+            f"{env.spec.id} of {env.spec.hash[:12]}: another MDP; collect or import it anew"
         )
     tasks = env.tasks
-    for task in dataset.manifest.tasks:
+    for task in manifest.tasks:
         if task.index >= len(tasks) or not np.array_equal(tasks[task.index], task.parameters):
             raise InputError(
-                f"{dataset.path}: task {task.index} has parameters {task.parameters}, not those "
-                f"of {env.spec.id}; collect or import it anew"
+                f"{folder}: task {task.index} has parameters {task.parameters}, not those of "
+                f"{env.spec.id}; collect or import it anew"
             )
 
 
@@ -308,12 +309,18 @@ def write_slice(
     env: TaskEnv,
     *,
     every: int = 1,
-    dtype: str = "float32",
+    dtype: str | None = None,
     command: str,
     overwrite: bool = False,
 ) -> Dataset:
-    """Write the selected episodes of `dataset`, thinned to every `every`-th, as a dataset."""
-    _check_mdp(dataset, env)
+    """Write the selected episodes of `dataset`, thinned to every `every`-th, as a dataset.
+
+    `dtype` float16 makes a compact copy; without one the columns keep theirs.
+    """
+    dtype = dtype or dataset.manifest.dtype
+    if every < 1:
+        raise InputError(f"every {every}: must be at least 1; 10 keeps episodes 0, 10, 20, ...")
+    check_mdp(dataset.path, dataset.manifest, env)
     tasks = [dataset.task(index) for index in dataset.task_indices]
     tasks = [dataclasses.replace(task, episodes=task.episodes[::every]) for task in tasks]
     sizes = [task_bytes(env.spec, task.num_rows, task.num_episodes, dtype) for task in tasks]

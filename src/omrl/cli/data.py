@@ -1,0 +1,184 @@
+"""`omrl data info | validate | slice`: look at a dataset, check it, cut a smaller one from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tyro.conf import Positional
+
+from omrl.cli.options import parse
+from omrl.data import manifest as manifests
+from omrl.data import validate as validation
+from omrl.data.manifest import Manifest
+from omrl.data.slice import Slice
+from omrl.data.store import check_mdp, open_dataset, write_slice
+from omrl.envs import registry
+from omrl.envs.base import TaskEnv
+from omrl.errors import InputError, nearest
+
+_COMMANDS = ("info", "validate", "slice")
+
+
+@dataclass(frozen=True)
+class InfoOptions:
+    """Say what is in a dataset."""
+
+    path: Positional[Path]
+    """Folder of the dataset."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+
+@dataclass(frozen=True)
+class ValidateOptions:
+    """Check every number of a dataset, and record a clean result in its manifest."""
+
+    path: Positional[Path]
+    """Folder of the dataset."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+
+@dataclass(frozen=True)
+class SliceOptions:
+    """Write some whole episodes of every task as a new, validated dataset."""
+
+    source: Positional[Path]
+    """Folder of the dataset to cut from."""
+    out: Positional[Path]
+    """Folder of the new dataset."""
+    slice: str = "all"
+    """all, start, middle, end, first-N, middle-N, last-N, every-K or return-LOW-HIGH."""
+    every: int = 1
+    """Of the slice, keep episodes 0, K, 2K, ...: evenly over each lifetime."""
+    dtype: Literal["float32", "float16"] | None = None
+    """Of the floating-point columns; without it they keep theirs."""
+    overwrite: bool = False
+    """Replace the dataset at `out`, if there is one, once the new one is whole."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+
+def info(options: InfoOptions) -> None:
+    """Print what the dataset holds, after the checks of opening it."""
+    _print_manifest(options.path, open_dataset(options.path).manifest, options.json)
+
+
+def validate(options: ValidateOptions) -> None:
+    """Print every finding; `InputError` if there is any. A clean result is put on record."""
+    manifest = manifests.read(options.path)
+    env = _known_env(manifest)
+    if env is not None:
+        check_mdp(options.path, manifest, env)
+    report = validation.validate(options.path, manifest, env)
+    _print_report(report, options.json)
+    validation.raise_first(options.path, report.findings)
+    if env is not None:
+        validation.record(options.path, manifest, report)
+
+
+def slice_dataset(options: SliceOptions, command: str) -> None:
+    """Write the slice, with `command` in its manifest, and print what it holds."""
+    source = open_dataset(options.source).view(Slice.parse(options.slice))
+    result = write_slice(
+        source,
+        options.out,
+        registry.make(source.env_id),
+        every=options.every,
+        dtype=options.dtype,
+        command=command,
+        overwrite=options.overwrite,
+    )
+    _print_manifest(result.path, result.manifest, options.json)
+
+
+def main(arguments: Sequence[str], command: str) -> None:
+    """`omrl data info|validate|slice …`."""
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        print("usage: omrl data info|validate|slice …; omrl data COMMAND --help tells more")
+        if not arguments:
+            raise InputError("name a command: omrl data info|validate|slice")
+    elif name == "info":
+        info(parse(InfoOptions, "data info", rest))
+    elif name == "validate":
+        validate(parse(ValidateOptions, "data validate", rest))
+    elif name == "slice":
+        slice_dataset(parse(SliceOptions, "data slice", rest), command)
+    else:
+        raise InputError(f"no command data {name!r}; {nearest(name, _COMMANDS)}")
+
+
+def _known_env(manifest: Manifest) -> TaskEnv | None:
+    try:
+        return registry.make(manifest.spec.id)
+    except InputError:
+        return None  # An environment of the data's owner: all but its rewards can be checked.
+
+
+def _summary(path: Path, manifest: Manifest) -> dict[str, Any]:
+    columns = [column for task in manifest.tasks for column in task.columns.values()]
+    return {
+        "path": str(path),
+        "env": manifest.spec.id,
+        "spec_hash": manifest.spec.hash,
+        "hash": manifest.hash,
+        "validated": manifest.validated,
+        "reward": (manifest.validation or {}).get("reward", "not checked"),
+        "dtype": manifest.dtype,
+        "bytes": sum(column.num_bytes for column in columns),
+        "episodes": sum(task.episodes for task in manifest.tasks),
+        "transitions": sum(task.transitions for task in manifest.tasks),
+        "splits": {name: list(tasks) for name, tasks in manifest.splits.items()},
+        "command": manifest.command,
+        "versions": dict(manifest.versions),
+        "source": manifest.source,
+    }
+
+
+def _print_manifest(path: Path, manifest: Manifest, as_json: bool) -> None:
+    summary = _summary(path, manifest)
+    if as_json:
+        tasks = manifests.to_json(manifest)["tasks"]
+        print(json.dumps(summary | {"tasks": tasks}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(markup=False)
+    for name, value in summary.items():
+        pairs = value.items() if isinstance(value, dict) else ()
+        text = "; ".join(f"{key}: {item}" for key, item in pairs) or str(value)
+        console.print(f"{name:12}", text, highlight=False, soft_wrap=True)
+    table = Table("task", *manifest.spec.task_names, "episodes", "transitions")
+    for name in ("mean return", "minimum", "maximum"):
+        table.add_column(name, justify="right")
+    for task in manifest.tasks:
+        returns = (task.return_mean, task.return_min, task.return_max)
+        counts = (str(task.episodes), str(task.transitions))
+        parameters = (f"{value:g}" for value in task.parameters)
+        table.add_row(str(task.index), *parameters, *counts, *(f"{r:.1f}" for r in returns))
+    console.print(table)
+
+
+def _print_report(report: validation.Report, as_json: bool) -> None:
+    if as_json:
+        findings = [vars(finding) for finding in report.findings]
+        print(json.dumps({"findings": findings, "reward": report.reward}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    if report.findings:
+        table = Table("file", "task", "field", "row", "problem", "fix")
+        for finding in report.findings:
+            row = "" if finding.row is None else str(finding.row)
+            cells = (finding.file, str(finding.task), finding.field, row)
+            table.add_row(*cells, finding.problem, finding.fix)
+        Console(markup=False).print(table)
+    else:
+        print(f"no finding; rewards: {report.reward}")

@@ -1,0 +1,151 @@
+"""Named slices, and the rows that the reference replay buffer loads."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omrl.data.slice import ALL, Slice, macaw_buffer_rows
+from omrl.errors import InputError
+
+GOLDEN = Path(__file__).parents[1] / "golden/macaw/golden_macaw_A_replay.npz"
+NAMES = ["all", "start", "middle", "end", "first-500", "middle-3", "last-1", "every-7"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "return-0.5-1.0", "return-0.25-0.75"])
+def test_names_parse_and_round_trip(name):
+    assert str(Slice.parse(name)) == name
+    assert Slice.parse(str(Slice.parse(name))) == Slice.parse(name)
+
+
+def test_a_quantile_has_one_spelling():
+    assert str(Slice.parse("return-.5-1")) == "return-0.5-1.0"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "first",
+        "first-0",
+        "first--1",
+        "every-0",
+        "last-2.5",
+        "thirds",
+        "All",
+        "return-0.5",
+        "return-0.5-0.5",
+        "return-0.9-0.1",
+        "return-0-1.5",
+        "return-nan-1",
+    ],
+)
+def test_other_names_are_refused(name):
+    with pytest.raises(InputError, match=re.escape(f"no slice {name!r}; a slice is all, start")):
+        Slice.parse(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "episodes"),
+    [
+        ("all", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        ("start", [0, 1, 2]),
+        ("middle", [3, 4, 5]),
+        ("end", [6, 7, 8, 9]),
+        ("first-3", [0, 1, 2]),
+        ("middle-4", [3, 4, 5, 6]),
+        ("middle-3", [3, 4, 5]),
+        ("last-2", [8, 9]),
+        ("last-10", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        ("every-4", [0, 4, 8]),
+        ("every-11", [0]),
+        ("return-0.0-0.2", [2, 5]),  # the two lowest returns
+        ("return-0.8-1.0", [1, 9]),  # the two highest
+        ("return-0.5-1.0", [1, 4, 6, 7, 9]),
+    ],
+)
+def test_the_episodes_of_a_slice(name, episodes):
+    returns = np.array([3.0, 9.0, 0.0, 4.0, 6.0, 1.0, 5.0, 7.0, 2.0, 8.0])
+    np.testing.assert_array_equal(Slice.parse(name).episodes(returns), episodes)
+
+
+def test_equal_returns_do_not_change_the_number_of_episodes():
+    np.testing.assert_array_equal(Slice.parse("return-0.5-1.0").episodes(np.zeros(6)), [3, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "message"),
+    [
+        ("last-4", 3, "slice last-4: a task has only 3 episodes; ask for fewer"),
+        ("start", 2, "slice start: empty for a task of 2 episodes"),
+        ("return-0.3-0.4", 2, "slice return-0.3-0.4: empty for a task of 2 episodes"),
+    ],
+)
+def test_lifetimes_too_short_for_a_slice(name, held, message):
+    with pytest.raises(InputError, match=message):
+        Slice.parse(name).episodes(np.zeros(held))
+
+
+# --- Views of a dataset ---
+
+
+def test_a_view_holds_the_selected_episodes(dataset):
+    # Episodes of task 0 have 5, 3, 5, 1, 5, 5, 2, 5, 5, 4 transitions.
+    whole, part = dataset.task(0), dataset.view(Slice.parse("every-3")).task(0)
+    np.testing.assert_array_equal(part.episodes, [0, 3, 6, 9])
+    np.testing.assert_array_equal(part.lengths, [5, 1, 2, 4])
+    np.testing.assert_array_equal(part.episode_start, [0, 5, 6, 8, 12])
+    assert (part.num_rows, part.num_episodes) == (12, 4)
+    rows = [0, 1, 2, 3, 4, 13, 24, 25, 36, 37, 38, 39]
+    obs_rows = [0, 1, 2, 3, 4, 5, 16, 17, 30, 31, 32, 45, 46, 47, 48, 49]
+    np.testing.assert_array_equal(part.reward, whole.reward[rows])
+    np.testing.assert_array_equal(part.terminated, whole.terminated[rows])
+    np.testing.assert_array_equal(part.obs, whole.obs[obs_rows])
+    np.testing.assert_array_equal(part.returns, whole.returns[[0, 3, 6, 9]])
+
+
+def test_neighbouring_episodes_are_read_in_place(dataset):
+    whole, part = dataset.task(2), dataset.view(Slice.parse("middle-3")).task(2)
+    # Episodes 2, 3, 4 of 2, 5, 3, 4, 5, 1, 5 transitions.
+    np.testing.assert_array_equal(part.episode_start, [0, 3, 7, 12])
+    np.testing.assert_array_equal(part.reward, whole.reward[7:19])
+    np.testing.assert_array_equal(part.obs, whole.obs[9:24])
+    assert np.shares_memory(part.obs, part.columns["obs"])
+
+
+def test_the_hash_names_data_and_selection(dataset):
+    ends = dataset.view(Slice.parse("end"))
+    assert dataset.view(ALL) is dataset
+    assert ends.hash == dataset.view(Slice.parse("end")).hash
+    assert len({dataset.hash, ends.hash, dataset.view(Slice.parse("start")).hash}) == 3
+    assert ends.view(ALL).hash == ends.hash
+    with pytest.raises(InputError, match="it is already the slice end"):
+        ends.view(Slice.parse("start"))
+
+
+# --- The reference buffer ---
+
+
+def test_the_rows_that_the_reference_loads():
+    with np.load(GOLDEN, allow_pickle=False) as golden:
+        num_rows = int(golden["load/n_rows"])
+        names = [name for name in golden.files if name.startswith("load/") and "size" in name]
+        assert len(names) == 10
+        for name in names:
+            mode, size, skip = re.fullmatch(r"load/(\w+)_size(-?\d+)_skip(\d+)", name).groups()
+            rows = macaw_buffer_rows(num_rows, int(size), int(skip), mode)
+            np.testing.assert_array_equal(rows, golden[name], err_msg=name)
+
+
+def test_the_middle_lies_around_a_quarter():
+    np.testing.assert_array_equal(macaw_buffer_rows(40, 4, 1, "middle"), [8, 9, 10, 11])
+
+
+def test_a_buffer_larger_than_the_lifetime_holds_all_of_it():
+    np.testing.assert_array_equal(macaw_buffer_rows(10, 100, 3, "end"), [1, 4, 7])
+
+
+def test_the_reference_cannot_load_a_middle_without_a_size():
+    with pytest.raises(InputError, match="begin before row 0; give a size of at most 501"):
+        macaw_buffer_rows(1003, -1, 1, "middle")
