@@ -50,7 +50,8 @@ def test_bootstrap_is_a_function_of_its_seed():
 def test_interval_covers_the_true_value(statistic):
     """Normal scores around their task's centre; symmetric, so mean and IQM both estimate 10.
 
-    A percentile interval of 10 runs is narrow by sqrt(9/10): expect P(|z| < 1.96 * .949) = .937.
+    A percentile interval of 10 runs is narrow by sqrt(9/10): P(|z| < 1.96 * .949) = .937, and a
+    little less since the deviation is estimated too.
     """
     rng = np.random.default_rng(2)
     covered = 0
