@@ -18,6 +18,7 @@ class MacawConfig:
 
     # --- Networks ---
     layer: Literal["weight_transform", "bias_transform", "linear"] = "weight_transform"
+    """What adapts: weights made from a latent, dense weights with an added bias, dense weights."""
     hidden: tuple[int, ...] = (100, 100, 100)
     """Widths of the hidden layers of value and policy."""
     head_hidden: tuple[int, ...] = (32,)
@@ -39,7 +40,9 @@ class MacawConfig:
     inner_lr: float = 1e-3
     """Initial eta and alpha, of every tensor."""
     learn_inner_lr: bool = True
+    """Meta-learn the inner rates."""
     inner_lr_per: Literal["layer", "tensor"] = "layer"
+    """What shares one inner rate."""
     split_inner_batch: bool = False
     """With K steps: give each one K-th of the batch; False: the whole batch each time."""
     advantage_head: bool = True
@@ -47,7 +50,9 @@ class MacawConfig:
     adv_coef: float = 1e-2
     """lambda, the weight of the advantage regression."""
     learn_adv_coef: bool = False
+    """Meta-learn lambda."""
     first_order: bool = False
+    """Treat inner gradients as constants in the meta-gradient."""
     inner_form: Literal["low_rank", "plain"] = "low_rank"
     """How weight-transform layers step; both give the same numbers, plain copies every kernel."""
     max_adapt_steps: int = 1
@@ -61,6 +66,7 @@ class MacawConfig:
     max_weight: float = 20.0
     """Upper clip of the advantage weights."""
     normalize_advantage: bool = True
+    """Standardise advantages over the batch before weighting."""
     imitate: bool = False
     """All advantage weights are 1: behaviour cloning in both loops."""
     bootstrap_advantage: bool = False
@@ -76,8 +82,11 @@ class MacawConfig:
     steps: int = 100_000
     """Meta-steps."""
     task_batch: int = 5
+    """Tasks per meta-step."""
     value_lr: float = 1e-5
+    """Adam rate of the value network."""
     policy_lr: float = 1e-4
+    """Adam rate of the policy."""
     lr_lr: float = 1e-3
     """Adam rate of the inner rates and of lambda."""
     lr_decay: bool = False
@@ -87,7 +96,9 @@ class MacawConfig:
 
     # --- Batches ---
     inner_batch: BatchSpec = INNER_BATCH
+    """D_tr: what a task adapts to."""
     outer_batch: BatchSpec = OUTER_BATCH
+    """D_ts: what the adapted networks are judged on."""
 
     def __post_init__(self) -> None:
         if (self.inner_batch.name, self.outer_batch.name) != ("inner", "outer"):

@@ -1,0 +1,65 @@
+"""The command line: `omrl COMMAND …`. Commands import what they need, so that help is immediate."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "demo": "adapt a bundled meta-policy to unseen tasks, then meta-train one on this machine",
+    "envs": "list the environments, or describe one",
+    "presets": "list the named settings, or print one",
+    "collect": "make behaviour data: one RL agent per task, all tasks at once",
+    "data": "info, validate, slice: look at, check and cut datasets",
+    "train": "meta-train a preset on a dataset",
+    "evaluate": "adapt a trained run to test tasks and measure its returns",
+    "adapt": "adapt a trained run to logged transitions and export the policy",
+    "reproduce": "run an experiment of the papers (none yet)",
+    "report": "write the HTML report of a run",
+    "bench": "measure speed",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns the exit code: 0 only on success, 2 for wrong usage or input."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        from omrl import __version__
+
+        print(__version__)
+        return 0
+    from omrl.errors import InputError, NonFiniteError, Stopped, nearest
+
+    name, *rest = arguments
+    try:
+        if name not in COMMANDS:
+            raise InputError(f"no command {name!r}; {nearest(name, COMMANDS)}")
+        command = importlib.import_module(f"omrl.cli.{name}")
+        command.main(rest, shlex.join(["omrl", *arguments]))
+    except InputError as error:
+        return _fail(str(error), 2)
+    except NonFiniteError as error:
+        return _fail(str(error), 1)
+    except Stopped as stopped:
+        return _fail(str(stopped), stopped.code)
+    except BrokenPipeError:
+        return 141  # As a program that SIGPIPE ends; the reader closed our output.
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    return 0
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(["usage: omrl COMMAND [options]; omrl COMMAND --help tells more", "", *lines])
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"omrl: error: {message}", file=sys.stderr)
+    return code

@@ -3,16 +3,57 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import tyro
 
+from omrl.algos.sac import SacConfig
+from omrl.algos.td3 import Td3Config
+from omrl.cli.options import parse, print_json
 from omrl.data.collect.config import CollectConfig
 from omrl.data.collect.run import collect
+from omrl.envs import registry
 from omrl.runs import resolve_devices
 
 __all__ = ["CollectConfig", "describe", "run"]
+
+
+@dataclass(frozen=True)
+class CollectOptions:
+    """Train one agent per task and keep its whole lifetime as the task's data."""
+
+    config: Annotated[CollectConfig, tyro.conf.arg(name="")]
+    out: Path
+    """Folder of the new dataset."""
+    resume: bool = False
+    """Go on with an interrupted collection of the same config."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """auto takes a GPU if JAX finds one."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+def main(arguments: Sequence[str], command: str) -> None:
+    """`omrl collect [ENV] --out DIR …`; the learner is td3 for cheetah-vel, else sac."""
+    arguments = list(arguments)
+    env_id = "cheetah-vel/macaw-v1"
+    if arguments and not arguments[0].startswith("-"):
+        env_id = arguments.pop(0)
+    registry.make(env_id)
+    agent = Td3Config() if env_id.startswith("cheetah-vel/") else SacConfig()
+    default = CollectOptions(CollectConfig(env=env_id, agent=agent), tyro.MISSING)
+    options = parse(CollectOptions, "collect ENV", arguments, default)
+    summary = run(
+        options.config, options.out, command=command, resume=options.resume, device=options.device
+    )
+    if options.json:
+        print_json(summary)
+    else:
+        print(describe(summary))
 
 
 def run(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 from omrl.envs import half_cheetah, point_robot
 from omrl.envs.base import TaskEnv
-from omrl.errors import InputError
+from omrl.errors import InputError, nearest
 
 _ENVIRONMENTS: dict[str, TaskEnv] = {
     env.spec.id: env for family in (half_cheetah, point_robot) for env in family.ENVIRONMENTS
@@ -21,6 +19,5 @@ def ids() -> tuple[str, ...]:
 def make(env_id: str) -> TaskEnv:
     """The environment of that id. Raises InputError with the nearest ids for an unknown one."""
     if env_id not in _ENVIRONMENTS:
-        nearest = difflib.get_close_matches(env_id, ids(), n=3, cutoff=0.4) or ids()
-        raise InputError(f"unknown environment {env_id!r}; did you mean {', '.join(nearest)}?")
+        raise InputError(f"unknown environment {env_id!r}; {nearest(env_id, ids())}")
     return _ENVIRONMENTS[env_id]

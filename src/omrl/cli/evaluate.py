@@ -1,0 +1,61 @@
+"""`omrl evaluate RUN`: adapt a trained run to test tasks and measure returns before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from omrl.cli.options import DeviceOptions, parse, print_json
+from omrl.protocol import EvalConfig
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Evaluate a run. Without options as it was evaluated in training."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    config: Annotated[EvalConfig, tyro.conf.arg(name="")]
+    data: Path | None = None
+    """Dataset of the contexts; without it the one the run was trained on."""
+    step: int | None = None
+    """Checkpoint to evaluate; without it the last, which is the one that counts."""
+    out: Path | None = None
+    """File of the raw returns; without it one in RUN/eval, named by what was evaluated."""
+    compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+
+def main(arguments: Sequence[str], command: str) -> None:
+    default = EvaluateOptions(tyro.MISSING, EvalConfig(traces=("x_velocity",)))
+    options = parse(EvaluateOptions, "evaluate", arguments, default)
+    from omrl import metatrain
+    from omrl.results import print_table
+
+    trained = metatrain.load_trained(
+        options.run, options.compute.resolve(), step=options.step, shots=options.config.shots
+    )
+    result = metatrain.evaluate_trained(trained, options.data, options.config)
+    out = options.out or options.run / "eval" / f"{_name(options.config)}-{trained.step:08d}.npz"
+    result.save(out)
+    if options.json:
+        print_json({"run": str(options.run), "file": str(out)} | result.to_json())
+    else:
+        print_table(result)
+        print(f"\nraw returns: {out}")
+
+
+def _name(config: EvalConfig) -> str:
+    """A file name that tells evaluations of one run apart."""
+    import hashlib
+    import json
+
+    from omrl.config import to_json
+
+    digest = hashlib.sha256(json.dumps(to_json(config), sort_keys=True).encode()).hexdigest()
+    return f"{config.protocol}-{digest[:8]}"

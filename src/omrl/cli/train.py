@@ -1,0 +1,130 @@
+"""`omrl train PRESET`: meta-train on a dataset into a run folder; `--resume` goes on with one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from omrl.cli.options import DeviceOptions, parse, print_json
+from omrl.config import from_json
+from omrl.errors import InputError
+from omrl.presets import RunConfig, preset
+
+USAGE = "omrl train PRESET | --from CONFIG.json | --resume RUN"
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Meta-train the preset. Its settings are options too: --algo.steps 1000 --train.seeds 4."""
+
+    data: Path
+    """Folder of the dataset."""
+    out: Path
+    """Folder of the new run."""
+    config: Annotated[RunConfig, tyro.conf.arg(name="")]
+    compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
+    wandb: bool = False
+    """Log to Weights & Biases as well (extra [wandb])."""
+    quiet: bool = False
+    """No progress lines."""
+    json: bool = False
+    """Print the last evaluation as one JSON object."""
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """Go on with a run, with its own settings, exactly as if it had not stopped."""
+
+    resume: Path
+    """Folder of the run."""
+    data: Path | None = None
+    """Where its dataset is now, if it was moved."""
+    compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
+    wandb: bool = False
+    quiet: bool = False
+    json: bool = False
+
+
+def main(arguments: Sequence[str], command: str) -> None:
+    if "--resume" in arguments:
+        _resume(parse(ResumeOptions, "train", arguments), command)
+        return
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"usage: {USAGE} …; omrl presets lists presets, omrl train PRESET --help options")
+        if not arguments:
+            raise InputError(f"name a preset: {USAGE}")
+        return
+    if arguments[0] == "--from":
+        if len(arguments) < 2:
+            raise InputError(f"--from needs a file: {USAGE}")
+        config, rest = _read_config(Path(arguments[1])), arguments[2:]
+    else:
+        config, rest = preset(arguments[0]).config, arguments[1:]
+    default = TrainOptions(tyro.MISSING, tyro.MISSING, config)
+    _start(parse(TrainOptions, "train PRESET", rest, default), command)
+
+
+def _start(options: TrainOptions, command: str) -> None:
+    from omrl import metatrain
+
+    run = metatrain.start(
+        options.config,
+        options.data,
+        options.out,
+        command=command,
+        devices=options.compute.resolve(),
+        report=_say(options.quiet),
+        wandb=options.wandb,
+        quiet=options.quiet,
+    )
+    _show(run.path, options.json)
+
+
+def _resume(options: ResumeOptions, command: str) -> None:
+    from omrl import metatrain
+
+    run = metatrain.go_on(
+        options.resume,
+        data=options.data,
+        command=command,
+        devices=options.compute.resolve(),
+        report=_say(options.quiet),
+        wandb=options.wandb,
+        quiet=options.quiet,
+    )
+    _show(run.path, options.json)
+
+
+def _say(quiet: bool) -> Any:
+    return (lambda text: None) if quiet else lambda text: print(text, file=sys.stderr)
+
+
+def _show(run: Path, as_json: bool) -> None:
+    from omrl import hosts
+    from omrl.results import EvalResult, print_table
+
+    if not hosts.is_main():
+        return
+    result = EvalResult.load(max(run.glob("eval/step-*.npz")))
+    if as_json:
+        print_json({"run": str(run)} | result.to_json())
+    else:
+        print_table(result)
+        print(f"\nrun folder: {run}")
+
+
+def _read_config(path: Path) -> RunConfig:
+    """The config in a run's config.json, or a config alone."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as JSON: {error}") from None
+    if isinstance(value, dict) and "run" in value:
+        value = value["run"]
+    return from_json(RunConfig, value, str(path))

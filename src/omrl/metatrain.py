@@ -1,0 +1,244 @@
+"""From a `RunConfig` and a dataset to a trained run, and from a run back to its algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from omrl.algorithm import Algorithm
+from omrl.algos.macaw import Macaw
+from omrl.chunk import Layout
+from omrl.context import draw_contexts
+from omrl.data.dataset import Dataset, TaskData
+from omrl.data.device import byte_budget, load, mc_return
+from omrl.data.slice import Slice
+from omrl.data.store import open_for_training
+from omrl.envs import registry
+from omrl.envs.base import TaskEnv
+from omrl.errors import InputError
+from omrl.evaluate import evaluate
+from omrl.presets import RunConfig
+from omrl.protocol import EvalConfig
+from omrl.results import EvalResult
+from omrl.runs import Run, create, open_run, resume
+from omrl.train import disk_bytes, load_states, train
+from omrl.types import Spec
+
+STATISTICS_EPISODES = 200
+"""Per task, evenly spaced over its lifetime: what observation and return scales are measured on."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Contents of a run's config.json: the config, and what it found when it began."""
+
+    run: RunConfig
+    spec: Spec
+    data: str
+    """Folder of the dataset, as given."""
+    data_hash: str
+    """Of the dataset and the slice; a run goes on only with the same data."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An opened dataset beside its environment, checked for a config."""
+
+    config: RunConfig
+    env: TaskEnv
+    dataset: Dataset
+    train_tasks: tuple[int, ...]
+
+    @property
+    def view(self) -> Dataset:
+        """The part of the data that is trained on."""
+        return self.dataset.view(Slice.parse(self.config.slice))
+
+
+def open_problem(config: RunConfig, data: Path) -> Problem:
+    """Opens and checks the data. Raises `InputError` for whatever would stop the run later."""
+    env = registry.make(config.env)
+    names = [name for name in (config.train_split, config.holdout) if name]
+    dataset = open_for_training(
+        data, env, [*names, *([] if config.eval.tasks else [config.eval.split])]
+    )
+    left_out = env.splits[config.holdout] if config.holdout else ()
+    tasks = tuple(index for index in env.splits[config.train_split] if index not in left_out)
+    if len(tasks) < config.algo.task_batch:
+        raise InputError(
+            f"algo.task_batch is {config.algo.task_batch}; {config.env} has {len(tasks)} tasks in "
+            f"split {config.train_split!r} without {config.holdout or 'any holdout'!r}"
+        )
+    return Problem(config, env, dataset, tasks)
+
+
+def measure_spec(problem: Problem) -> Spec:
+    """Dimensions of the problem, and scales of observations and returns over the training tasks."""
+    parts = [_sample(problem.view.task(index)) for index in problem.train_tasks]
+    obs = np.concatenate([part.obs for part in parts]).astype(np.float64)
+    returns = np.concatenate(
+        [mc_return(part.reward, part.episode_start, problem.config.discount) for part in parts]
+    )
+    # A dead entry (the torso's y) stays as it is.
+    std = np.where(obs.std(0) > 1e-6, obs.std(0), 1.0)
+    spec = problem.env.spec
+    return Spec(
+        obs_dim=spec.obs_dim,
+        act_dim=spec.act_dim,
+        num_train_tasks=len(problem.train_tasks),
+        horizon=spec.horizon,
+        obs_mean=tuple(obs.mean(0).tolist()),
+        obs_std=tuple(std.tolist()),
+        return_mean=float(returns.mean()),
+        return_std=float(returns.std()),
+    )
+
+
+def _sample(task: TaskData) -> TaskData:
+    every = max(1, task.num_episodes // STATISTICS_EPISODES)
+    return replace(task, episodes=task.episodes[::every])
+
+
+def build(config: RunConfig, spec: Spec, *, shots: Sequence[int] = ()) -> Algorithm:
+    """The algorithm of a config; `shots`: numbers of adaptation rounds it must have room for."""
+    algo = config.algo
+    room = max([algo.max_adapt_steps, *(shot * algo.inner_steps for shot in shots)])
+    return Macaw(replace(algo, max_adapt_steps=room), spec)
+
+
+def start(
+    config: RunConfig,
+    data: Path,
+    out: Path,
+    *,
+    command: str,
+    devices: Sequence[Any],
+    report: Callable[[str], None] = print,
+    **options: Any,
+) -> Run:
+    """Meta-trains into the new run folder `out`; see `train` for `options`."""
+    problem = open_problem(config, data)
+    spec = measure_spec(problem)
+    record = RunRecord(config, spec, str(data), problem.view.hash)
+    algorithm = build(config, spec)
+    layout = Layout.of(devices, config.train.seeds)
+    room = disk_bytes(algorithm, layout, config.train)
+    run = create(out, record, command=command, devices=devices, room=room)
+    _train(run, record, problem, devices, report, options)
+    return run
+
+
+def go_on(
+    path: Path,
+    *,
+    data: Path | None,
+    command: str,
+    devices: Sequence[Any],
+    report: Callable[[str], None] = print,
+    **options: Any,
+) -> Run:
+    """Goes on with the run in `path`; `data` is where its data is now, if it was moved."""
+    record = read_record(open_run(path))
+    problem = open_problem(record.run, data or Path(record.data))
+    if problem.view.hash != record.data_hash:
+        raise InputError(
+            f"{problem.dataset.path}: not the data that {path} began with (hash "
+            f"{problem.view.hash[:12]}, not {record.data_hash[:12]}); give its folder with --data"
+        )
+    run = resume(path, record, command=command, devices=devices)
+    _train(run, record, problem, devices, report, options)
+    return run
+
+
+def _train(
+    run: Run,
+    record: RunRecord,
+    problem: Problem,
+    devices: Sequence[Any],
+    report: Callable[[str], None],
+    options: dict[str, Any],
+) -> None:
+    config = record.run
+    budget = byte_budget(problem.view, problem.train_tasks)
+    algorithm = build(config, record.spec)
+    report(
+        f"data on the device: {budget['total'] / 1e6:,.0f} MB "
+        f"({', '.join(f'{name} {size / 1e6:,.0f}' for name, size in budget.items() if size > 1e6)})"
+    )
+    data = load(problem.view, problem.train_tasks, discount=config.discount)
+    train(
+        run,
+        algorithm,
+        config.train,
+        Layout.of(devices, config.train.seeds),
+        data,
+        np.array(problem.train_tasks),
+        evaluate=_evaluator(run, record, problem),
+        **options,
+    )
+
+
+def _evaluator(
+    run: Run, record: RunRecord, problem: Problem
+) -> Callable[[Any, int], dict[str, float]]:
+    """Evaluates, keeps the raw returns in the run folder, and tells the means."""
+    config = record.run
+    algorithm = build(config, record.spec, shots=config.eval.shots)
+    seeds = config.train.seed_numbers.tolist()
+    contexts = draw_contexts(
+        problem.dataset, problem.env, config.eval, seeds=seeds, discount=config.discount
+    )
+
+    def evaluate_states(states: Any, step: int) -> dict[str, float]:
+        result = evaluate(algorithm, states, problem.env, contexts, config.eval)
+        result.save(run.path / "eval" / f"step-{step:08d}.npz")
+        return {
+            result.shot_name(shot): float(result.shot(shot).mean()) for shot in config.eval.shots
+        }
+
+    return evaluate_states
+
+
+def read_record(run: Run) -> RunRecord:
+    """What `config.json` of a run says."""
+    return run.parse(RunRecord)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run's checkpoint with all that is needed to use it."""
+
+    record: RunRecord
+    algorithm: Algorithm
+    states: Any
+    """Leaves [seed, ...]."""
+    step: int
+    env: TaskEnv
+
+
+def load_trained(
+    path: Path, devices: Sequence[Any], *, step: int | None = None, shots: Sequence[int] = ()
+) -> Trained:
+    """The checkpoint after `step` updates (None: the last) of the run in `path`."""
+    run = open_run(path)
+    record = read_record(run)
+    algorithm = build(record.run, record.spec, shots=shots)
+    layout = Layout.of(devices[:1], record.run.train.seeds)
+    states, step = load_states(run, algorithm, record.run.train, layout, step)
+    return Trained(record, algorithm, states, step, registry.make(record.run.env))
+
+
+def evaluate_trained(trained: Trained, data: Path | None, config: EvalConfig) -> EvalResult:
+    """Evaluates a checkpoint by a protocol, with contexts from `data`."""
+    record = trained.record
+    splits = [] if config.tasks else [config.split]
+    dataset = open_for_training(data or Path(record.data), trained.env, splits)
+    seeds = record.run.train.seed_numbers.tolist()
+    contexts = draw_contexts(
+        dataset, trained.env, config, seeds=seeds, discount=record.run.discount
+    )
+    return evaluate(trained.algorithm, trained.states, trained.env, contexts, config)
