@@ -22,13 +22,8 @@ from omrl.data.collect import group as group_module
 from omrl.data.collect import storage
 from omrl.data.collect.budget import split_into_groups
 from omrl.data.collect.config import CollectConfig
-from omrl.data.collect.learner import (
-    Learner,
-    Moments,
-    add_to_moments,
-    normalise,
-    scale,
-)
+from omrl.data.collect.learner import Learner
+from omrl.data.collect.moments import Moments, add_rows, empty_moments, normalise, scale
 from omrl.data.collect.progress import CollectProgress
 from omrl.data.collect.results import FinalAgents, add_tasks, load
 from omrl.data.collect.rounds import Round, live_order
@@ -107,7 +102,7 @@ def test_a_signal_ends_it_after_the_round_and_it_resumes_exactly(
 ):
     with monkeypatch.context() as patch:
         stop_after(patch, 5, signum)
-        with pytest.raises(Stopped, match="after round 5") as stopped:
+        with pytest.raises(Stopped, match="stopped, all is kept") as stopped:
             collected(TINY, tmp_path / "data")
     assert stopped.value.code == code
     assert not (tmp_path / "data").exists()
@@ -437,10 +432,10 @@ def test_moments_are_those_of_all_valid_rows():
     rng = np.random.default_rng(0)
     obs = (rng.normal(size=(60, 3)) * [1, 10, 0] + [0, 500, 7]).astype(np.float32)
     valid = rng.random(60) < 0.7
-    moments = Moments(jnp.zeros(()), jnp.zeros(3), jnp.zeros(3))
+    moments = empty_moments(3)
     for part in (slice(0, 10), slice(10, 11), slice(11, 60)):
-        moments = add_to_moments(moments, jnp.asarray(obs[part]), jnp.asarray(valid[part]))
-    none = add_to_moments(moments, jnp.asarray(obs), jnp.zeros(60, bool))
+        moments = add_rows(moments, jnp.asarray(obs[part]), jnp.asarray(valid[part]))
+    none = add_rows(moments, jnp.asarray(obs), jnp.zeros(60, bool))
     for before, after in zip(moments, none, strict=True):
         np.testing.assert_array_equal(before, after)
     np.testing.assert_allclose(moments.mean, obs[valid].mean(axis=0), rtol=1e-5)
@@ -545,3 +540,11 @@ def test_progress_lines(monkeypatch):
         "return -2.0 (worst -3.0, best -1.0)"
     )
     assert last.startswith("2,200/3,000 transitions")
+
+
+def test_progress_bar_on_a_terminal():
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=150)
+    with CollectProgress(100, 0, console=console) as progress:
+        progress.step(100, 20)
+    assert "100/100 transitions" in text.getvalue()

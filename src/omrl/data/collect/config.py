@@ -24,7 +24,7 @@ class CollectConfig:
     agent: Td3Config | SacConfig = field(default_factory=Td3Config)
     """Learner of every task (MACAW, appendix D.2: TD3 for Cheetah-Velocity, SAC for the others)."""
     tasks: tuple[int, ...] = ()
-    """Indices of the tasks to collect; none: all. A task has the same data whatever the others are."""
+    """Indices of the tasks to collect; none: all. What else is collected does not change a task."""
     steps: int = 500_000
     """Transitions per task at least: lifetimes end with the round in which they reach it."""
     envs: int = 32

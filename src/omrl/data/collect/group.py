@@ -20,13 +20,8 @@ from jaxtyping import Bool, Float64, Int64
 
 from omrl.data.collect.budget import capacity
 from omrl.data.collect.config import CollectConfig
-from omrl.data.collect.learner import (
-    OBS_LIMIT,
-    Learner,
-    scale,
-    task_streams,
-    where_task,
-)
+from omrl.data.collect.learner import Learner, task_streams, where_task
+from omrl.data.collect.moments import OBS_LIMIT, scale
 from omrl.data.collect.players import Best, Explorer
 from omrl.data.collect.progress import CollectProgress
 from omrl.data.collect.results import FinalAgents

@@ -15,13 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from omrl.data.collect.moments import Moments, add_rows, empty_moments, normalise
 from omrl.nets.mlp import Mlp
-from omrl.types import Key, Scalar, Step
-
-MIN_SCALE = 1e-2
-"""Smallest standard deviation that observations are divided by: some entries are constant."""
-OBS_LIMIT = 10.0
-"""Normalised observations are clipped to plus and minus this."""
+from omrl.types import Key, Step
 
 
 @runtime_checkable
@@ -49,15 +45,6 @@ class Agent(Protocol):
     ) -> Float[Array, " act"]: ...
 
     def actor(self, state: Any) -> Mlp: ...
-
-
-class Moments(NamedTuple):
-    """Statistics of the observations of one task so far."""
-
-    count: Scalar
-    mean: Float[Array, "*n obs"]
-    squares: Float[Array, "*n obs"]
-    """Sum of squared deviations from the mean."""
 
 
 class Brain(NamedTuple):
@@ -88,34 +75,6 @@ def task_streams(seed: int, tasks: Int[Array, " task"]) -> Streams:
     return Streams(*jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, 3))(keys), 1, 0))
 
 
-def add_to_moments(
-    moments: Moments, obs: Float[Array, "row obs"], valid: Bool[Array, " row"]
-) -> Moments:
-    """Statistics with the valid rows added (Chan, Golub and LeVeque 1979): no cancellation."""
-    weight = valid.astype(obs.dtype)[:, None]
-    added = jnp.sum(weight)
-    mean = jnp.sum(weight * obs, axis=0) / jnp.maximum(added, 1.0)
-    squares = jnp.sum(weight * (obs - mean[None]) ** 2, axis=0)
-    count = moments.count + added
-    shift = mean - moments.mean
-    share = added / jnp.maximum(count, 1.0)
-    return Moments(
-        count,
-        moments.mean + share * shift,
-        moments.squares + squares + share * moments.count * shift**2,
-    )
-
-
-def scale(moments: Moments) -> Float[Array, "*n obs"]:
-    """Standard deviations, not below `MIN_SCALE`."""
-    count = jnp.maximum(moments.count, 1.0)[..., None]
-    return jnp.maximum(jnp.sqrt(moments.squares / count), MIN_SCALE)
-
-
-def normalise(moments: Moments, obs: Float[Array, " obs"]) -> Float[Array, " obs"]:
-    return jnp.clip((obs - moments.mean) / scale(moments), -OBS_LIMIT, OBS_LIMIT)
-
-
 @dataclass(frozen=True)
 class Learner:
     """Programs for the agents of all tasks of a group; holds no state."""
@@ -132,9 +91,7 @@ class Learner:
         """Fresh agents."""
 
         def one_task(key: Key) -> Brain:
-            empty = jnp.zeros(self.agent.obs_dim, jnp.float32)
-            count = jnp.zeros((), jnp.float32)
-            return Brain(self.agent.init(key), Moments(count, empty, empty))
+            return Brain(self.agent.init(key), empty_moments(self.agent.obs_dim))
 
         return jax.vmap(one_task)(streams.init)
 
@@ -237,7 +194,7 @@ class Learner:
         ) -> Brain:
             obs = jax.lax.dynamic_slice(rows, (first, 0), (longest, self.agent.obs_dim))
             valid = jnp.arange(longest) < size - first
-            return brain._replace(moments=add_to_moments(brain.moments, obs, valid))
+            return brain._replace(moments=add_rows(brain.moments, obs, valid))
 
         return jax.vmap(one_task)(brains, *replay, first)
 

@@ -26,7 +26,7 @@ Arrays = Mapping[str, np.ndarray]
 
 def save(path: Path, arrays: Arrays) -> None:
     with atomic_write(path) as file:
-        np.savez(file, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def load(path: Path) -> dict[str, np.ndarray]:

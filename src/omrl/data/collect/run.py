@@ -100,6 +100,8 @@ def collect(
         with progress, Interrupt() as interrupt:
             for group, checkpoint in groups:
                 _collect_group(collection, group, checkpoint, progress, interrupt)
+                if interrupt.signum:
+                    raise _stopped(collection, interrupt)
     return _finish(collection)
 
 
@@ -165,10 +167,12 @@ def _next_round(
         background.submit(partial(_save, writer, checkpoint))
     if interrupt.signum:
         background.drain()
-        raise Stopped(
-            128 + interrupt.signum,
-            f"{writer.partial}: stopped after round {group.rounds}; go on with --resume",
-        )
+        raise _stopped(collection, interrupt)
+
+
+def _stopped(collection: Collection, interrupt: Interrupt) -> Stopped:
+    folder = collection.writer.partial
+    return Stopped(128 + interrupt.signum, f"{folder}: stopped, all is kept; go on with --resume")
 
 
 def _append(writer: Writer, tasks: Tasks, played: Round) -> None:

@@ -8,6 +8,7 @@ cuts them back.
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from collections import deque
 from collections.abc import Callable
@@ -45,9 +46,14 @@ class Background:
             self._jobs.popleft().result()
 
     def __enter__(self) -> Background:
+        # The main thread feeds the device every few milliseconds and needs the interpreter only
+        # briefly: by default it would wait 5 ms for the writer each time.
+        self._interval = sys.getswitchinterval()
+        sys.setswitchinterval(2e-4)
         return self
 
     def __exit__(self, *_: object) -> None:
+        sys.setswitchinterval(self._interval)
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
@@ -73,7 +79,7 @@ class Checkpoint:
         arrays |= {f"leaf.{i}": leaf for i, leaf in enumerate(self.leaves)}
         text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
         with atomic_write(folder / NAME) as file:
-            np.savez(file, allow_pickle=False, meta=text, **arrays)  # pyright: ignore
+            np.savez(file, meta=text, **arrays)  # pyright: ignore
 
 
 def load_checkpoint(folder: Path, record: Json) -> Checkpoint | None:
