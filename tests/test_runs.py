@@ -7,7 +7,7 @@ import json
 import jax
 import pytest
 
-from omrl import __version__, runs
+from omrl import __version__, hosts, runs
 from omrl.errors import InputError
 from toy import ToyConfig
 
@@ -84,3 +84,14 @@ def test_devices():
 def test_a_gpu_that_is_not_there():
     with pytest.raises(InputError, match=r"gpu was asked for.*pip install 'omrl\[cuda\]'"):
         runs.resolve_devices("gpu")
+
+
+@pytest.mark.parametrize("coordinator", ["9000", "host", "host:", ":9000", "host:port"])
+def test_a_coordinator_is_a_host_and_a_port(coordinator):
+    with pytest.raises(InputError, match=r"coordinator: .* is not HOST:PORT"):
+        hosts.initialise(coordinator, 2, 0)
+
+
+def test_a_process_has_a_number_below_their_count():
+    with pytest.raises(InputError, match="process_id: 2 is not in 0 … 1"):
+        hosts.initialise("localhost:9000", 2, 2)
