@@ -1,0 +1,113 @@
+"""`omrl data info | validate | slice`."""
+
+import json
+
+import numpy as np
+import pytest
+
+from omrl.cli.data import main
+from omrl.data.store import open_dataset
+from omrl.envs import registry
+from omrl.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch, env):
+    monkeypatch.setattr(registry, "make", lambda env_id: env)
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def flip(dataset, name, task):
+    path = dataset.path / f"task-00{task}/{name}.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def test_info_tells_what_is_there(dataset, env, capsys):
+    main(["info", str(dataset.path)], "omrl data info")
+    text = capsys.readouterr().out
+    for part in (env.spec.id, env.spec.hash, "train: [0, 1]; test: [2]", "goal", "transitions"):
+        assert part in text
+    task = dataset.manifest.record(1)
+    assert f"{task.return_mean:.1f}" in text
+
+
+def test_info_as_json(dataset, capsys):
+    main(["info", str(dataset.path), "--json"], "")
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["transitions"] == 40 + 20 + 25
+    assert summary["episodes"] == 10 + 4 + 7
+    # Per transition 2 observations, action, reward, term of 4 bytes and 2 truth values; per episode
+    # one more observation and a boundary of 8 bytes; per task one more boundary.
+    assert summary["bytes"] == 85 * (5 * 4 + 2) + 21 * (2 * 4 + 8) + 3 * 8
+    assert summary["validated"] is True
+    assert [task["index"] for task in summary["tasks"]] == [0, 1, 2]
+
+
+def test_validate_puts_a_clean_result_on_record(dataset, capsys):
+    path = dataset.path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"validation": None}))
+    main(["validate", str(dataset.path)], "")
+    assert capsys.readouterr().out == "no finding; rewards: checked\n"
+    assert open_dataset(dataset.path).manifest.validated
+
+
+def test_validate_prints_every_finding_and_fails(dataset, capsys):
+    flip(dataset, "obs", 0)
+    flip(dataset, "terminated", 2)
+    with pytest.raises(InputError, match=r"task-000/obs.npy .*sha256 differs.* \(and 1 more"):
+        main(["validate", str(dataset.path)], "")
+    text = capsys.readouterr().out
+    assert text.count("sha256 differs") == 2
+    assert "task-000/obs.npy" in text
+    assert "task-002/terminated.npy" in text
+    with pytest.raises(InputError):
+        main(["validate", str(dataset.path), "--json"], "")
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [(finding["task"], finding["field"]) for finding in found] == [
+        (0, "obs"),
+        (2, "terminated"),
+    ]
+
+
+def test_validate_of_an_unknown_environment_records_nothing(dataset, capsys, monkeypatch):
+    def unknown(env_id):
+        raise InputError("unknown environment")
+
+    monkeypatch.setattr(registry, "make", unknown)
+    path = dataset.path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"validation": None}))
+    main(["validate", str(dataset.path)], "")
+    assert "not checkable: the environment is not known here" in capsys.readouterr().out
+    assert not open_dataset(dataset.path).manifest.validated
+
+
+def test_validate_refuses_another_mdp(dataset, other_env, monkeypatch):
+    monkeypatch.setattr(registry, "make", lambda env_id: other_env)
+    with pytest.raises(InputError, match="another MDP"):
+        main(["validate", str(dataset.path)], "")
+
+
+def test_slice_writes_a_smaller_dataset(dataset, tmp_path, capsys):
+    out = tmp_path / "small"
+    options = ["--slice", "last-4", "--every", "2", "--dtype", "float16", "--json"]
+    main(["slice", str(dataset.path), str(out), *options], "omrl data slice the rest")
+    assert json.loads(capsys.readouterr().out)["episodes"] == 6
+    small = open_dataset(out)
+    assert small.manifest.command == "omrl data slice the rest"
+    np.testing.assert_array_equal(small.task(1).lengths, [5, 5])
+    with pytest.raises(InputError, match="exists; give another folder"):
+        main(["slice", str(dataset.path), str(out)], "")
+    main(["slice", str(dataset.path), str(out), "--overwrite"], "")
+    assert open_dataset(out).task(1).num_episodes == 4
+
+
+@pytest.mark.parametrize("arguments", [[], ["inf"]])
+def test_commands_that_do_not_exist(arguments):
+    with pytest.raises(InputError, match="info"):
+        main(arguments, "")
