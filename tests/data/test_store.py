@@ -1,13 +1,13 @@
-"""Writing and reading: what goes in comes out, and an interruption at any point loses nothing."""
+"""Writing and reading: what goes in comes out, and what cannot be written is refused."""
 
 import json
-import os
 import shutil
 from collections import namedtuple
 from pathlib import Path
 
 import numpy as np
 import pytest
+from points import BEHAVIOUR, assert_holds, episodes_of, files_of
 
 from omrl.data import store
 from omrl.data.slice import Slice
@@ -15,35 +15,6 @@ from omrl.data.store import create, open_dataset, write_slice
 from omrl.envs import registry
 from omrl.envs.engine import VectorEnv
 from omrl.errors import InputError
-
-BEHAVIOUR = {"policy": "random"}
-
-
-def assert_holds(dataset, columns):
-    for index, task in columns.items():
-        read = dataset.task(index)
-        for name, column in task.items():
-            actual = read.episode_start if name == "episode_start" else read.column(name)
-            expected = column.astype(np.float32) if column.dtype.kind == "f" else column
-            assert actual.dtype == expected.dtype, name
-            np.testing.assert_array_equal(actual, expected, err_msg=name)
-
-
-def episodes_of(task, first, stop):
-    """The columns of episodes first to stop - 1, counted from their own first row."""
-    starts = task["episode_start"]
-    rows, obs = (
-        slice(starts[first], starts[stop]),
-        slice(starts[first] + first, starts[stop] + stop),
-    )
-    part = {name: column[obs if name == "obs" else rows] for name, column in task.items()}
-    return part | {"episode_start": starts[first : stop + 1] - starts[first]}
-
-
-def files_of(folder):
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
-
 
 # --- Reading back ---
 
@@ -77,7 +48,7 @@ def test_the_manifest_describes_the_data(dataset, env, columns):
     np.testing.assert_allclose(task.return_mean, returns.mean(), rtol=1e-6)
     np.testing.assert_allclose(task.return_min, returns.min(), rtol=1e-6)
     np.testing.assert_allclose(task.return_max, returns.max(), rtol=1e-6)
-    assert task.behaviour == {"policy": "random", "seed": 0}
+    assert task.behaviour == BEHAVIOUR
     assert dataset.spec == env.spec
     assert dataset.splits == {"train": (0, 1), "test": (2,)}
     assert dataset.task_indices == (0, 1, 2)
@@ -129,165 +100,6 @@ def test_data_of_a_real_environment(tmp_path):
     small = write_slice(dataset, tmp_path / "small", env, dtype="float16", command="test")
     assert small.manifest.validation["reward"] == "checked"
     np.testing.assert_allclose(small.task(3).reward, dataset.task(3).reward, atol=4e-3)
-
-
-# --- Rounds ---
-
-
-def test_appending_in_rounds_writes_the_same_bytes(tmp_path, env, columns, dataset):
-    writer = create(tmp_path / "rounds", env, command="test")
-    for index, task in columns.items():
-        count = len(task["episode_start"]) - 1
-        for first in range(0, count, 3):
-            writer.append(index, **episodes_of(task, first, min(first + 3, count)))
-            assert writer.episodes(index) == min(first + 3, count)
-        writer.complete(index, {"policy": "random", "seed": 0})
-    assert files_of(writer.finish().path) == files_of(dataset.path)
-
-
-def test_a_torn_append_is_cut_off_by_the_next_one(tmp_path, env, columns, dataset):
-    writer = create(tmp_path / "torn", env, command="test")
-    for index, task in columns.items():
-        count = len(task["episode_start"]) - 1
-        writer.append(index, **episodes_of(task, 0, 2))
-        for path in (writer.partial / f"task-00{index}").glob("*.npy"):
-            with path.open("ab") as file:  # 5 bytes: no whole row of any floating-point column
-                file.write(b"\x01" * 5)
-        writer = create(tmp_path / "torn", env, command="test")
-        assert writer.episodes(index) == 2
-        writer.append(index, **episodes_of(task, 2, count))
-        writer.complete(index, {"policy": "random", "seed": 0})
-    assert files_of(writer.finish().path) == files_of(dataset.path)
-
-
-def test_an_episode_counts_only_when_all_its_columns_are_there(tmp_path, env, columns):
-    writer = create(tmp_path / "lost", env, command="test")
-    writer.append(0, **episodes_of(columns[0], 0, 6))
-    path = writer.partial / "task-000/obs.npy"
-    os.truncate(path, path.stat().st_size - 1)
-    assert writer.episodes(0) == 5
-
-
-def test_truncating_to_a_recorded_cursor(tmp_path, env, columns):
-    writer = create(tmp_path / "cut", env, command="test")
-    writer.append(0, **episodes_of(columns[0], 0, 7))
-    writer.complete(0, BEHAVIOUR)
-    with pytest.raises(InputError, match="task 0 is complete"):
-        writer.append(0, **episodes_of(columns[0], 7, 10))
-    writer.truncate(0, 4)
-    assert not writer.is_complete(0)
-    assert writer.episodes(0) == 4
-    with pytest.raises(ValueError, match="cannot keep 5 of 4 episodes"):
-        writer.truncate(0, 5)
-    writer.append(0, **episodes_of(columns[0], 4, 10))
-    writer.sync(0)
-    writer.complete(0, BEHAVIOUR)
-    assert_holds(writer.finish(), {0: columns[0]})
-
-
-# --- Interruptions ---
-
-
-class Killed(BaseException):
-    """Not an Exception, so that no handler of errors can intervene."""
-
-
-def write_in_rounds(path, env, columns):
-    """As a collector does: to the cursor that it recorded, and on from there."""
-    writer = create(path, env, command="test", overwrite=True)
-    for index, task in columns.items():
-        if not writer.is_complete(index):
-            writer.truncate(index, min(writer.episodes(index), 2))
-            if writer.episodes(index) < 2:
-                writer.truncate(index, 0)
-                writer.append(index, **episodes_of(task, 0, 2))
-            writer.append(index, **episodes_of(task, 2, len(task["episode_start"]) - 1))
-            writer.complete(index, {"policy": "random", "seed": 0})
-    return writer.finish()
-
-
-class Guillotine:
-    """Counts changes to files and raises `Killed` instead of one of them, when armed."""
-
-    def __init__(self, monkeypatch):
-        self.remaining = 0
-        opened = Path.open
-        changing = self._guarded(opened)
-        monkeypatch.setattr(
-            Path,
-            "open",
-            lambda path, mode="r", *args, **kwargs: (opened if mode in ("r", "rb") else changing)(
-                path, mode, *args, **kwargs
-            ),
-        )
-        for name in ("rename", "replace", "mkdir"):
-            monkeypatch.setattr(Path, name, self._guarded(getattr(Path, name)))
-        monkeypatch.setattr(os, "truncate", self._guarded(os.truncate))
-        monkeypatch.setattr(shutil, "rmtree", self._guarded(shutil.rmtree))
-
-    def _guarded(self, function):
-        def call(*args, **kwargs):
-            self.remaining -= 1
-            if self.remaining == 0:
-                raise Killed
-            return function(*args, **kwargs)
-
-        return call
-
-
-@pytest.mark.slow
-def test_an_interruption_at_any_point_loses_nothing(tmp_path, env, columns, dataset, monkeypatch):
-    columns = {index: columns[index] for index in (1, 2)}
-    path, replaced = tmp_path / "killed", tmp_path / "killed.replaced"
-    old = files_of(dataset.path)
-    new = files_of(write_in_rounds(tmp_path / "new", env, columns).path)
-    guillotine, point, killed = Guillotine(monkeypatch), 0, True
-    while killed:
-        shutil.rmtree(path, ignore_errors=True)
-        shutil.copytree(dataset.path, path)
-        point += 1
-        guillotine.remaining = point
-        try:
-            write_in_rounds(path, env, columns)
-            killed = guillotine.remaining <= 0
-            guillotine.remaining = 0
-        except Killed:
-            # Before and after it is published there is a whole dataset, and at most between two
-            # renames it is the old one under its second name.
-            assert files_of(path) in (old, new) or files_of(replaced) == old
-            write_in_rounds(path, env, columns)
-        assert files_of(path) == new
-        assert not replaced.exists()
-        assert not path.with_name("killed.partial").exists()
-    assert point > 80
-
-
-def test_complete_tasks_are_not_written_again(tmp_path, env, columns, monkeypatch):
-    writer = create(tmp_path / "points", env, command="test")
-    writer.write_task(0, behaviour=BEHAVIOUR, **columns[0])
-    resumed = create(tmp_path / "points", env, command="test")
-    assert [resumed.is_complete(index) for index in range(3)] == [True, False, False]
-
-
-def test_a_damaged_task_of_an_interrupted_writer_is_not_complete(tmp_path, env, columns):
-    writer = create(tmp_path / "points", env, command="test")
-    writer.write_task(0, behaviour=BEHAVIOUR, **columns[0])
-    os.truncate(writer.partial / "task-000/reward.npy", 150)
-    assert not create(tmp_path / "points", env, command="test").is_complete(0)
-
-
-def test_another_command_does_not_continue_it(tmp_path, env, columns):
-    create(tmp_path / "points", env, command="one").write_task(0, behaviour={}, **columns[0])
-    with pytest.raises(InputError, match=r"begun by another command.*'one'; repeat that"):
-        create(tmp_path / "points", env, command="two")
-    assert not create(tmp_path / "points", env, command="two", overwrite=True).is_complete(0)
-
-
-def test_a_foreign_partial_folder_is_left_alone(tmp_path, env):
-    (tmp_path / "points.partial").mkdir()
-    (tmp_path / "points.partial/thesis.txt").touch()
-    with pytest.raises(InputError, match="in the way and not an interrupted dataset"):
-        create(tmp_path / "points", env, command="test", overwrite=True)
 
 
 # --- What a writer refuses ---
@@ -415,6 +227,15 @@ def test_no_float_is_turned_into_infinity_unseen(tmp_path, env, columns):
         create(tmp_path / "other", env, command="test", dtype="float64")
 
 
+def test_a_behaviour_that_is_no_json_leaves_the_task_incomplete(tmp_path, env, columns):
+    writer = create(tmp_path / "points", env, command="test")
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        writer.write_task(1, behaviour={"sigma": np.float32(0.1)}, **columns[1])
+    assert not writer.is_complete(1)
+    writer.complete(1, BEHAVIOUR)
+    assert_holds(writer.finish(), {1: columns[1]})
+
+
 # --- Smaller datasets ---
 
 
@@ -436,7 +257,7 @@ def test_a_thinned_half_precision_copy(tmp_path, env, dataset, columns):
     assert small.manifest.source == {"hash": dataset.manifest.hash, "slice": "last-4, every 3"}
     assert small.manifest.command == "cut"
     assert small.manifest.validated
-    assert small.manifest.record(0).behaviour == {"policy": "random", "seed": 0}
+    assert small.manifest.record(0).behaviour == BEHAVIOUR
 
 
 def test_a_slice_too_long_writes_nothing(tmp_path, env, dataset):

@@ -87,6 +87,7 @@ def test_a_folder_without_a_manifest(tmp_path):
         (lambda m: m | {"tasks": [m["tasks"][0]] * 2}, "a task index occurs twice"),
         (lambda m: m | {"tasks": [m["tasks"][0] | {"episodes": 0}]}, "task 0 must have episodes"),
         (lambda m: m | {"tasks": [m["tasks"][0] | {"parameters": []}]}, "must have the parameters"),
+        (lambda m: m | {"tasks": [m["tasks"][0] | {"index": -1}]}, "index -1 must be 0 or more"),
         (lambda m: m | {"tasks": 7}, "'int' object is not iterable"),
         (lambda m: [m], "list indices must be integers"),
     ],

@@ -93,6 +93,14 @@ class GrowingTask:
             with self.path(name).open("rb") as file:
                 os.fsync(file.fileno())
 
+    def names(self) -> tuple[str, ...]:
+        """The columns of the task, `episode_start` last."""
+        return column_names(self.spec, self.path("terms").is_file())
+
+    def path(self, name: str) -> Path:
+        """The file of a column."""
+        return self.folder / f"{name}.npy"
+
     def _begin(self, with_terms: bool) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
@@ -100,12 +108,6 @@ class GrowingTask:
             empty = column_shape(name, self.spec, 0, 0)
             first = np.zeros(1, np.int64).tobytes() if name == "episode_start" else b""
             self.path(name).write_bytes(self._header(name, empty) + first)
-
-    def names(self) -> tuple[str, ...]:
-        return column_names(self.spec, self.path("terms").is_file())
-
-    def path(self, name: str) -> Path:
-        return self.folder / f"{name}.npy"
 
     def _starts(self) -> np.ndarray:
         path = self.path("episode_start")

@@ -207,6 +207,8 @@ def _task_from_json(fields: Mapping[str, Any]) -> TaskRecord:
 def _check_task(task: TaskRecord, spec: EnvSpec) -> None:
     if len(task.parameters) != len(spec.task_names):
         raise ValueError(f"task {task.index} must have the parameters {spec.task_names}")
+    if task.index < 0:
+        raise ValueError(f"task index {task.index} must be 0 or more")
     if not 1 <= task.episodes <= task.transitions:
         raise ValueError(f"task {task.index} must have episodes of at least one transition")
     if unknown := sorted(task.columns.keys() - set(COLUMNS)):

@@ -7,7 +7,7 @@ of rows of a task, so padding cannot change a result.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -139,7 +139,7 @@ def check_specs(specs: Sequence[BatchSpec]) -> None:
 
 def check_sizes(
     specs: Sequence[BatchSpec],
-    num_rows: Sequence[int],
+    num_rows: Iterable[int],
     task_indices: Sequence[int] | None = None,
 ) -> None:
     """`InputError` for the first task that has too few rows for a batch, wherever chunks may lie.
@@ -148,7 +148,7 @@ def check_sizes(
     """
     check_specs(specs)
     by_name = {spec.name: spec for spec in specs}
-    for position, rows in enumerate(num_rows):
+    for position, rows in enumerate(map(int, num_rows)):
         for spec in specs:
             first, stop = _host_bounds(spec, rows)
             overlap = 0

@@ -198,7 +198,10 @@ class Writer:
         self._files(index).sync()
 
     def complete(self, index: int, behaviour: Mapping[str, Any]) -> None:
-        """Finish task `index`: hash its columns and put it on record with its `behaviour`."""
+        """Finish task `index`: hash its columns and put it on record.
+
+        `behaviour` says in plain JSON values what collected the data.
+        """
         files = self._files(index)
         episodes, rows = files.cursor()
         if episodes == 0:
@@ -252,8 +255,9 @@ class Writer:
         return GrowingTask(folder, self._env.spec, self._manifest.dtype)
 
     def _record(self, tasks: tuple[TaskRecord, ...]) -> None:
-        self._manifest = dataclasses.replace(self._manifest, tasks=tasks)
-        manifests.write(self.partial, self._manifest)
+        manifest = dataclasses.replace(self._manifest, tasks=tasks)
+        manifests.write(self.partial, manifest)
+        self._manifest = manifest
 
     def _parameters(self, index: int) -> tuple[float, ...]:
         tasks = self._env.tasks
