@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -209,6 +210,15 @@ def test_damage_to_a_checkpoint_is_noticed(tmp_path, monkeypatch):
     damaged[len(damaged) // 2] ^= 1
     path.write_bytes(damaged)
     with pytest.raises(InputError, match="damaged"):
+        collected(TINY, tmp_path / "data", resume=True)
+
+
+def test_missing_data_is_noticed(tmp_path, monkeypatch):
+    stop_after(monkeypatch, 3, signal.SIGTERM)
+    with pytest.raises(Stopped):
+        collected(TINY, tmp_path / "data")
+    shutil.rmtree(tmp_path / "data.partial" / "task-003")
+    with pytest.raises(InputError, match="the checkpoint has more: collect again"):
         collected(TINY, tmp_path / "data", resume=True)
 
 
@@ -466,8 +476,12 @@ def test_a_diverged_agent_is_named(tmp_path, monkeypatch):
         return brains._replace(moments=brains.moments._replace(mean=mean))
 
     monkeypatch.setattr(Learner, "end_round", poison)
-    with pytest.raises(NonFiniteError, match="task 3, round 3, step 1"):
+    with pytest.raises(NonFiniteError, match="task 3, round 3, step 1: the action"):
         collected(TINY, tmp_path / "data")
+    # Nor is it saved: a checkpoint is always one to go on from.
+    with pytest.raises(NonFiniteError, match=r"task 3, round 1: moments\.mean is not finite"):
+        collected(dataclasses.replace(TINY, checkpoint_every=1), tmp_path / "other")
+    assert not (tmp_path / "other.partial" / storage.NAME).exists()
 
 
 # --- Small parts ---

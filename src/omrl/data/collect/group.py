@@ -29,7 +29,7 @@ from omrl.data.collect.rounds import EVALUATION_EPISODE, Round, Simulation, live
 from omrl.data.collect.storage import Checkpoint
 from omrl.data.growing import GrowingTask
 from omrl.envs.base import TaskEnv
-from omrl.errors import InputError
+from omrl.errors import InputError, NonFiniteError
 
 
 class Group:
@@ -125,8 +125,21 @@ class Group:
     # --- Checkpoints ---
 
     def checkpoint(self, record: Any) -> Checkpoint:
-        """All of it but the transitions, copied off the device."""
-        leaves = tuple(jax.device_get(jax.tree.leaves(self._explorer.brains)))
+        """All of it but the transitions, copied off the device.
+
+        Raises:
+            NonFiniteError: an agent has diverged; names task and tensor.
+        """
+        named, _ = jax.tree_util.tree_flatten_with_path(jax.device_get(self._explorer.brains))
+        for path, leaf in named:
+            finite = np.isfinite(leaf).all(axis=tuple(range(1, leaf.ndim)))
+            if not finite.all():
+                raise NonFiniteError(
+                    f"task {self.tasks[int(np.argmin(finite))]}, round {self.rounds}: "
+                    f"{jax.tree_util.keystr(path).lstrip('.')} is not finite, its agent has "
+                    "diverged; lower the learning rate"
+                )
+        leaves = tuple(leaf for _, leaf in named)
         return Checkpoint(record, self.tasks, self.episodes, self.returns, self.transitions, leaves)
 
     def restore(self, checkpoint: Checkpoint, files: Callable[[int], GrowingTask]) -> None:

@@ -116,14 +116,17 @@ class FinalAgents:
 
 def draw_curves(curves: Arrays, title: str, path: Path) -> None:
     """One curve per task, coloured by its index."""
-    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
+    tasks = curves["tasks"]
+    colour = ScalarMappable(Normalize(tasks.min(), tasks.max()), "viridis")
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
-    colours = colormaps["viridis"](np.linspace(0, 0.95, len(curves["tasks"])))
-    for steps, returns, colour in zip(curves["steps"], curves["returns"], colours, strict=True):
-        axes.plot(steps, returns, color=colour, linewidth=0.9)
+    for task, steps, returns in zip(tasks, curves["steps"], curves["returns"], strict=True):
+        axes.plot(steps, returns, color=colour.to_rgba(task), linewidth=0.9)
+    figure.colorbar(colour, ax=axes, label="task")
     axes.set(xlabel="transitions of the task", ylabel="mean return of the round", title=title)
     axes.grid(alpha=0.3)
     with atomic_write(path) as file:

@@ -142,8 +142,11 @@ def _collect_group(
     try:
         group = Group(config, env, collection.learner, simulation, progress)
         episodes = group.episodes if checkpoint is None else checkpoint.episodes
-        for task, number in zip(tasks, episodes, strict=True):
-            writer.truncate(task, int(number))
+        try:
+            for task, number in zip(tasks, episodes, strict=True):
+                writer.truncate(task, int(number))
+        except ValueError as error:
+            raise InputError(f"{error}; the checkpoint has more: collect again") from error
         if checkpoint is not None:
             group.restore(checkpoint, collection.files)
         with Background() as background:
@@ -158,7 +161,7 @@ def _collect_group(
 def _next_round(
     collection: Collection, group: Group, background: Background, interrupt: Interrupt
 ) -> None:
-    """Play, store behind the learners' backs, checkpoint when it is time, stop when told to."""
+    """Play a round, hand it to the writer's thread, checkpoint when due, stop when told to."""
     writer = collection.writer
     background.submit(partial(_append, writer, group.tasks, group.play_round()))
     due = group.rounds % collection.config.checkpoint_every == 0 or not group.active.any()
