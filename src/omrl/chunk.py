@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,16 +23,20 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Bool, Int, Int32, Num
+from jaxtyping import Array, Bool, Int, Int32, Num, UInt32
 
 from omrl.algorithm import Algorithm, Stage
 from omrl.data.device import DeviceData
 from omrl.data.sample import sample_batches
 from omrl.errors import InputError
-from omrl.types import Metrics
+from omrl.types import Batch, Metrics
 
 MAX_UPDATES = 4096
 """Length of the metrics buffer, so the most updates that one call can make."""
+
+BLOCK = 16
+"""Updates whose batches are drawn together: on a GPU drawing costs launches, not work. It cannot
+change a result."""
 
 _INIT = 2**32 - 1
 """Folded into a seed's key for its initial state: never an update number, which is an int32."""
@@ -152,17 +156,28 @@ def _train_chunk(
 ) -> tuple[Any, Metrics, Bool[Array, "seed leaf"]]:
     # Jitted only so that it is traced once, for the shapes of its metrics and inside the loop.
     update = jax.jit(partial(_update, stage))
-    first = jax.tree.map(lambda leaf: leaf[0], (states, seeds))
-    shapes = jax.eval_shape(update, *first, data, task_ids)[1]
+    state, seed = jax.tree.map(lambda leaf: leaf[0], (states, seeds))
+    drawn = jax.eval_shape(partial(_draw, stage), data, task_ids, seed, state.step)
+    shapes = jax.eval_shape(update, state, drawn)[1]
     row, unravel = ravel_pytree(
         jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     )
     shared = (data, task_ids, num_updates)
-    states, rows = _each_seed(partial(_loop, update, row), layout, (states, seeds), shared)
+    loop = partial(_loop, partial(_draw, stage), update, row)
+    states, rows = _each_seed(loop, layout, (states, seeds), shared)
     return states, jax.vmap(jax.vmap(unravel))(rows), jax.vmap(_finite_leaves)(states)
 
 
+class _Drawn(NamedTuple):
+    """All that an update reads beside the state."""
+
+    task_ids: Int32[Array, "*update task"]
+    batches: dict[str, Batch]
+    key: UInt32[Array, "*update 2"]
+
+
 def _loop(
+    draw: Callable[..., _Drawn],
     update: Callable[..., tuple[Any, Metrics]],
     row: Array,
     state: Any,
@@ -173,25 +188,33 @@ def _loop(
 ) -> tuple[Any, Num[Array, "update metric"]]:
     """`num_updates` updates of one seed; their metrics are laid out as `row` is."""
 
-    def step(i, carry):
-        state, rows = carry
-        state, metrics = update(state, seed, data, task_ids)
-        # One row per update: a single write, where one per metric would be a kernel each.
-        return state, rows.at[i].set(ravel_pytree(metrics)[0])
+    def block(number, carry):
+        done = number * BLOCK
+        steps = carry[0].step + jnp.arange(BLOCK)
+        drawn = jax.vmap(partial(draw, data, task_ids, seed))(steps)
+
+        def step(i, carry):
+            state, rows = carry
+            state, metrics = update(state, jax.tree.map(lambda leaf: leaf[i], drawn))
+            # One row per update: a single write, where one per metric would be a kernel each.
+            return state, rows.at[done + i].set(ravel_pytree(metrics)[0])
+
+        return jax.lax.fori_loop(0, jnp.minimum(BLOCK, num_updates - done), step, carry)
 
     rows = jnp.zeros((MAX_UPDATES, *row.shape), row.dtype)
-    return jax.lax.fori_loop(0, num_updates, step, (state, rows))
+    num_blocks = (num_updates + BLOCK - 1) // BLOCK
+    return jax.lax.fori_loop(0, num_blocks, block, (state, rows))
 
 
-def _update(
+def _draw(
     stage: Stage,
-    state: Any,
-    seed: Int32[Array, ""],
     data: DeviceData,
     task_ids: Int32[Array, " task"],
-) -> tuple[Any, Metrics]:
-    """One update of one seed; every random number is a function of (seed, state.step)."""
-    key = jax.random.fold_in(jax.random.PRNGKey(seed), state.step)
+    seed: Int32[Array, ""],
+    step: Int32[Array, ""],
+) -> _Drawn:
+    """The tasks and batches of one update; every random number is a function of (seed, step)."""
+    key = jax.random.fold_in(jax.random.PRNGKey(seed), step)
     task_key, sample_key, update_key = jax.random.split(key, 3)
     tasks = jax.random.choice(
         task_key, jnp.arange(task_ids.shape[0]), (stage.task_batch,), replace=False
@@ -199,8 +222,12 @@ def _update(
     batches = jax.vmap(partial(sample_batches, data, stage.batches))(
         tasks, jax.random.split(sample_key, stage.task_batch)
     )
-    state, metrics = stage.update(state, batches, update_key)
-    return state, {**metrics, "task": task_ids[tasks]}
+    return _Drawn(task_ids[tasks], batches, update_key)
+
+
+def _update(stage: Stage, state: Any, drawn: _Drawn) -> tuple[Any, Metrics]:
+    state, metrics = stage.update(state, drawn.batches, drawn.key)
+    return state, {**metrics, "task": drawn.task_ids}
 
 
 @partial(jax.jit, static_argnames=("algorithm", "layout"))

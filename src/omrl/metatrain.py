@@ -25,7 +25,7 @@ from omrl.presets import RunConfig
 from omrl.protocol import EvalConfig
 from omrl.results import EvalResult
 from omrl.runs import Run, create, open_run, resume
-from omrl.train import disk_bytes, load_states, train
+from omrl.train import check_data, disk_bytes, load_states, train
 from omrl.types import Spec
 
 STATISTICS_EPISODES = 200
@@ -125,6 +125,8 @@ def start(
     spec = measure_spec(problem)
     record = RunRecord(config, spec, str(data), problem.view.hash)
     algorithm = build(config, spec)
+    rows = [problem.view.task(index).num_rows for index in problem.train_tasks]
+    check_data(algorithm, rows, np.array(problem.train_tasks))
     layout = Layout.of(devices, config.train.seeds)
     room = disk_bytes(algorithm, layout, config.train)
     run = create(out, record, command=command, devices=devices, room=room)

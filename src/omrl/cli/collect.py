@@ -47,6 +47,8 @@ def main(arguments: Sequence[str], command: str) -> None:
     agent = Td3Config() if env_id.startswith("cheetah-vel/") else SacConfig()
     default = CollectOptions(CollectConfig(env=env_id, agent=agent), tyro.MISSING)
     options = parse(CollectOptions, "collect ENV", arguments, default)
+    # The manifest's command is the one that makes this data from nothing.
+    command = command.replace(" --resume", "")
     summary = run(
         options.config, options.out, command=command, resume=options.resume, device=options.device
     )

@@ -1,0 +1,142 @@
+"""How fast meta-training is: the program that training runs, on synthetic data of the usual size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from omrl.algos.macaw import Macaw
+from omrl.algos.macaw_config import MacawConfig
+from omrl.chunk import Layout, init_states, place, train_chunk
+from omrl.data.device import DeviceData
+from omrl.data.sample import BatchSpec
+from omrl.nets.mlp import num_parameters
+from omrl.types import Spec
+
+NUM_TASKS, NUM_ROWS, EPISODE = 35, 20_000, 200
+SPEC = Spec(obs_dim=20, act_dim=6, num_train_tasks=NUM_TASKS, horizon=EPISODE)
+CONFIG = MacawConfig(
+    offset=True,
+    inner_lr_per="tensor",
+    learn_adv_coef=True,
+    inner_batch=BatchSpec("inner", 256, "contiguous"),
+    outer_batch=BatchSpec("outer", 256),
+)
+"""Three layers of 100, latent 100, 5 tasks of 256 + 256 transitions, second order, learned rates."""
+
+AGREEMENT_STEPS = 10
+
+
+@dataclass(frozen=True)
+class MacawBench:
+    """Speed of the MACAW meta-step."""
+
+    device: str
+    seeds: int
+    parameters: int
+    """Of one seed's networks."""
+    meta_steps_per_s: float
+    """Summed over the seeds; the median of the repeats."""
+    repeats: list[float]
+    compile_s: float
+    plain_form_difference: float
+    """Largest difference of a network tensor from the plain form's after 10 meta-steps, relative to
+    how far the plain form's tensors moved."""
+
+
+def bench_macaw(
+    devices: Sequence[Any], *, seeds: int = 1, seconds: float = 2.0, repeats: int = 5
+) -> MacawBench:
+    """Times chunks of at least `seconds` each, after one to warm up."""
+    run = _Chunks(CONFIG, devices, seeds)
+    compile_s = run.measure(0)
+    length = max(1, int(4 / run.measure(4) * seconds))
+    length = min(4096, max(1, int(length / run.measure(length) * seconds)))
+    speeds = [length * seeds / run.measure(length) for _ in range(repeats)]
+    shapes = jax.eval_shape(Macaw(CONFIG, SPEC).init, jax.random.PRNGKey(0)).meta
+    return MacawBench(
+        device=f"{len(devices)} x {devices[0].device_kind}",
+        seeds=seeds,
+        parameters=num_parameters((shapes.value, shapes.policy)),
+        meta_steps_per_s=float(np.median(speeds)),
+        repeats=speeds,
+        compile_s=compile_s,
+        plain_form_difference=_plain_form_difference(devices[:1]),
+    )
+
+
+class _Chunks:
+    """A training program with its state."""
+
+    def __init__(self, config: MacawConfig, devices: Sequence[Any], seeds: int):
+        self.algorithm = Macaw(config, SPEC)
+        (self.stage,) = self.algorithm.stages()
+        self.layout = Layout.of(devices, seeds)
+        self.seeds = np.arange(seeds)
+        self.data = place(_synthetic_data(), self.layout.replicated)
+        self.states = init_states(self.algorithm, self.layout, self.seeds)
+
+    def measure(self, num_updates: int) -> float:
+        """Seconds that so many updates took; of the first call, to compile as well."""
+        jax.block_until_ready(self.states)
+        begin = time.perf_counter()
+        self.states, _, _ = train_chunk(
+            self.stage,
+            self.layout,
+            self.states,
+            self.data,
+            self.seeds,
+            np.arange(NUM_TASKS),
+            num_updates,
+        )
+        jax.block_until_ready(self.states)
+        return time.perf_counter() - begin
+
+
+def _plain_form_difference(devices: Sequence[Any]) -> float:
+    after = []
+    for form in ("low_rank", "plain"):
+        run = _Chunks(replace(CONFIG, inner_form=form), devices, 1)
+        before = run.states.meta
+        run.measure(AGREEMENT_STEPS)
+        after.append(run.states.meta)
+    moved = jax.tree.map(lambda new, old: jnp.max(jnp.abs(new - old)), after[1], before)
+    apart = jax.tree.map(lambda one, other: jnp.max(jnp.abs(one - other)), *after)
+    nets = [
+        float(a / m)
+        for a, m in zip(
+            jax.tree.leaves((apart.value, apart.policy)),
+            jax.tree.leaves((moved.value, moved.policy)),
+            strict=True,
+        )
+    ]
+    return max(nets)
+
+
+@partial(jax.jit)
+def _synthetic_data() -> DeviceData:
+    """Normal observations and returns, uniform actions, episodes of `EPISODE` steps."""
+    obs_key, action_key, return_key = jax.random.split(jax.random.PRNGKey(0), 3)
+    lead = (NUM_TASKS, NUM_ROWS)
+    row = jnp.broadcast_to(jnp.arange(NUM_ROWS, dtype=jnp.int32), lead)
+    episode = row // EPISODE
+    num_obs = NUM_ROWS + NUM_ROWS // EPISODE
+    returns = jax.random.normal(return_key, lead)
+    return DeviceData(
+        obs=jax.random.normal(obs_key, (NUM_TASKS, num_obs, SPEC.obs_dim)),
+        action=jax.random.uniform(action_key, (*lead, SPEC.act_dim), minval=-1.0),
+        reward=returns,
+        terminated=jnp.zeros(lead, bool),
+        mc_return=returns,
+        terminal_discount=jnp.full(lead, jnp.float32(0.99)),
+        obs_index=row + episode,
+        terminal_index=(episode + 1) * (EPISODE + 1) - 1,
+        num_rows=jnp.full((NUM_TASKS,), NUM_ROWS, jnp.int32),
+    )
