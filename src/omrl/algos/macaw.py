@@ -63,7 +63,11 @@ class Macaw(Algorithm[MacawState, MacawTask]):
             relu_action=config.relu_action,
         )
         coef = jnp.full((), math.log(config.adv_coef), jnp.float32)
-        meta = Meta(value, policy, self._raw_rates(value), self._raw_rates(policy), coef)
+        rates = self._raw_rates(value), self._raw_rates(policy)
+        return self.start(Meta(value, policy, *rates, coef))
+
+    def start(self, meta: Meta) -> MacawState:
+        """The state before any update of the given meta-parameters."""
         return MacawState(jnp.zeros((), jnp.int32), meta, self._optimizer().init(meta))
 
     def stages(self) -> tuple[Stage, ...]:

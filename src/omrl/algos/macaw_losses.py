@@ -6,6 +6,7 @@ Everything up to `task_losses` sees one task; equations are in `ops/awr.py`, ste
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -94,7 +95,7 @@ def _regression(config: MacawConfig, mean: Array, action: Array, advantage: Arra
 
 
 class ValueInner(NamedTuple):
-    """What the value inner loop went through; index s is step s, `history` starts before any."""
+    """What the value's inner loop went through: index s is step s, `history` starts before any."""
 
     history: list[Traces]
     losses: list[Scalar]
@@ -103,7 +104,9 @@ class ValueInner(NamedTuple):
 
 
 class PolicyInner(NamedTuple):
-    traces: Traces
+    """The same of the policy's."""
+
+    history: list[Traces]
     losses: list[Scalar]
     head_losses: list[Scalar]
     grads: list[Any]
@@ -162,7 +165,7 @@ def adapt_policy(
     taps: TapsOfNet | None = None,
 ) -> PolicyInner:
     """theta' = theta - alpha grad L_pi(theta, phi', D_tr), once per batch."""
-    losses, head_losses, all_grads = [], [], []
+    inner = PolicyInner([traces], [], [], [])
     for batch, advantage in zip(batches, advantages, strict=True):
         (loss, head_loss), grads = jax.value_and_grad(policy_inner_loss, has_aux=True)(
             inner_loop.read(net, traces), config, batch, advantage, adv_coef
@@ -170,10 +173,11 @@ def adapt_policy(
         traces = inner_loop.descend(
             net, rates, traces, grads, first_order=config.first_order, taps=taps
         )
-        losses.append(loss)
-        head_losses.append(head_loss)
-        all_grads.append(grads)
-    return PolicyInner(traces, losses, head_losses, all_grads)
+        inner.history.append(traces)
+        inner.losses.append(loss)
+        inner.head_losses.append(head_loss)
+        inner.grads.append(grads)
+    return inner
 
 
 def advantage(config: MacawConfig, value: ValueNet, batch: Batch) -> Float[Array, " sample"]:
@@ -232,7 +236,18 @@ def inner_loops(
 def adapt(config: MacawConfig, meta: Meta, task: MacawTask, support: Batch) -> MacawTask:
     """The task after K more steps."""
     inner = inner_loops(config, meta, task, NO_TAPS, support)
-    return MacawTask(inner.value.history[-1], inner.policy.traces)
+    return MacawTask(inner.value.history[-1], inner.policy.history[-1])
+
+
+def outer_value_target(
+    config: MacawConfig, meta: Meta, loops: Inner, batch: Batch
+) -> Float[Array, " sample"]:
+    """The returns of Eq. 5, continued by the target network where the config says so."""
+    if not config.bootstrap_outer_value:
+        return batch.mc_return
+    value_rates = rates(config, meta.value_rates, meta.value)
+    follower = target_net(config, meta.value, value_rates, loops.value.history)
+    return awr.bootstrapped_return(batch, follower)
 
 
 def task_losses(
@@ -240,13 +255,9 @@ def task_losses(
 ) -> tuple[dict[str, Scalar], MacawTask]:
     """The losses of one task (Algorithm 1, lines 6 to 10) and its last traces."""
     loops = inner_loops(config, meta, starts, taps, inner)
-    target = outer.mc_return
-    if config.bootstrap_outer_value:
-        value_rates = rates(config, meta.value_rates, meta.value)
-        follower = target_net(config, meta.value, value_rates, loops.value.history)
-        target = awr.bootstrapped_return(outer, follower)
+    target = outer_value_target(config, meta, loops, outer)
     outer_advantage = advantage(config, loops.adapted_value, outer)
-    policy = inner_loop.read(meta.policy, loops.policy.traces)
+    policy = inner_loop.read(meta.policy, loops.policy.history[-1])
     losses = {
         "value_loss": value_inner_loss(loops.adapted_value, outer.obs, target),
         "policy_loss": policy_outer_loss(policy, config, outer, outer_advantage),
@@ -254,36 +265,44 @@ def task_losses(
         "policy_inner_loss": loops.policy.losses[0],
         "adv_head_loss": loops.policy.head_losses[0],
     }
-    return losses, MacawTask(loops.value.history[-1], loops.policy.traces)
+    return losses, MacawTask(loops.value.history[-1], loops.policy.history[-1])
 
 
 def meta_loss(
     config: MacawConfig,
     num_train_tasks: int,
+    terms: Sequence[str],
     meta: Meta,
     taps: MacawTaps,
     inner: Batch,
     outer: Batch,
 ) -> tuple[Scalar, tuple[dict[str, Array], MacawTask]]:
-    """The outer losses of a batch of tasks, leaves [task, sample, ...]; every task's losses and
-    last traces."""
+    """The outer losses named by `terms` over a batch of tasks, leaves [task, sample, ...]; every
+    task's losses and last traces."""
     starts = begin(config, meta, taps)
     per_task = jax.tree.map(lambda x: None if x.ndim == 1 else 0, taps)
     losses, traces = jax.vmap(partial(task_losses, config, meta, starts), in_axes=(per_task, 0, 0))(
         taps, inner, outer
     )
     divisor = num_train_tasks if config.divide_by_train_tasks else inner.obs.shape[0]
-    total = jnp.sum(losses["policy_loss"])
-    if not config.imitate:
-        total = total + jnp.sum(losses["value_loss"])
+    total = jnp.sum(jnp.stack([losses[term] for term in terms]))
     return total / divisor, (losses, traces)
 
 
 def meta_gradient(
-    config: MacawConfig, num_train_tasks: int, meta: Meta, inner: Batch, outer: Batch
+    config: MacawConfig,
+    num_train_tasks: int,
+    meta: Meta,
+    inner: Batch,
+    outer: Batch,
+    terms: Sequence[str] | None = None,
 ) -> tuple[Meta, dict[str, Array]]:
-    """The gradient of `meta_loss` with respect to everything meta-learned, and the losses."""
-    loss = partial(meta_loss, config, num_train_tasks)
+    """The gradient of `meta_loss` with respect to everything meta-learned, and the losses.
+
+    `terms` are by default both outer losses, or the policy's alone in imitation.
+    """
+    terms = terms or (("policy_loss",) if config.imitate else ("value_loss", "policy_loss"))
+    loss = partial(meta_loss, config, num_train_tasks, terms)
     if config.inner_form == "plain":
         grads, (losses, _) = jax.grad(loss, has_aux=True)(meta, NO_TAPS, inner, outer)
         return grads, losses

@@ -81,6 +81,21 @@ def descend(
     return tuple(map(one, layers(net), rates, traces, dense_grads, taps or _no_taps(net)))
 
 
+def own_gradient(layer: AdaptiveLayer, grad: Dense) -> AdaptiveLayer:
+    """The gradient of the layer's own tensors, by the chain rule from that of its dense layer."""
+    _, pull_back = jax.vjp(lambda own: own.dense(), layer)
+    return pull_back(grad)[0]
+
+
+def materialize(net: Net, rates: Rates, traces: Traces) -> Net:
+    """The adaptive network that the traces stand for, with every kernel written out."""
+
+    def one(layer: Any, rate: Array, trace: Trace) -> AdaptiveLayer:
+        return low_rank.materialize(layer, rate, trace) if isinstance(trace, LowRank) else trace
+
+    return _with_layers(net, map(one, layers(net), rates, traces))
+
+
 def with_kernel_gradients(net: Net, grads: Net, traces: Traces, cotangents: TapsOfNet) -> Net:
     """`grads` of a pass with taps, with the kernels' gradients filled in (`kernel_gradient`)."""
 
@@ -130,10 +145,8 @@ def _no_taps(net: Net) -> TapsOfNet:
 def _descend_copy(
     rates: Array, layer: AdaptiveLayer, grad: Dense, first_order: bool
 ) -> AdaptiveLayer:
-    """The chain rule from the dense layer back to the layer's own tensors, then the step."""
-    _, pull_back = jax.vjp(lambda own: own.dense(), layer)
     tensors, tree = jax.tree.flatten(layer)
-    moves = jax.tree.leaves(pull_back(grad)[0])
+    moves = jax.tree.leaves(own_gradient(layer, grad))
     if first_order:
         moves = jax.lax.stop_gradient(moves)
     return tree.unflatten([x - rates[i] * g for i, (x, g) in enumerate(zip(tensors, moves))])  # noqa: B905

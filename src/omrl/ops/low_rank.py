@@ -134,6 +134,15 @@ def mean(
     return layer.split(_theta(layer, rates, z, last.zs, share[:, None] * last.grads))
 
 
+def materialize(layer: WeightTransform, rates: Rates, trace: LowRank) -> WeightTransform:
+    """The layer that the trace stands for: z_k, W_k and b_k."""
+    kernel = layer.kernel - rates[1] * (trace.zs.T @ trace.grads)
+    if layer.offset is None:
+        return dataclasses.replace(layer, z=trace.z, kernel=kernel)
+    offset = layer.offset - rates[2] * jnp.sum(trace.grads, axis=0)
+    return dataclasses.replace(layer, z=trace.z, kernel=kernel, offset=offset)
+
+
 def pad(trace: LowRank, capacity: int) -> LowRank:
     """The trace with exactly `capacity` pairs, missing ones as zeros in front.
 
