@@ -32,6 +32,13 @@ def getkey():
 
 
 @pytest.fixture
+def x64():
+    """64-bit arrays, for comparisons that rounding would blur."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
 def shared() -> Path:
     """The folder with papers and reference data beside the repository; absent in most clones."""
     if not SHARED.is_dir():
