@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import pytest
 from omrl.ops import awr
 from omrl.types import Batch
 
-WEIGHTS = {"temperature": 1.0, "max_weight": 20.0, "normalize": True}
+WEIGHTS: dict[str, Any] = {"temperature": 1.0, "max_weight": 20.0, "normalize": True}
 
 
 def batch(**columns) -> Batch:
@@ -59,8 +60,7 @@ def test_weights_standardise_with_ddof_1_then_divide_by_temperature():
     weights = awr.advantage_weights(advantage, **WEIGHTS)
     np.testing.assert_allclose(weights, [math.exp(-1), 1.0, math.e], rtol=1e-6)
     # T = .5 doubles the logits; e^2 = 7.39 is clipped to 5
-    options = WEIGHTS | {"temperature": 0.5, "max_weight": 5.0}
-    weights = awr.advantage_weights(advantage, **options)
+    weights = awr.advantage_weights(advantage, temperature=0.5, max_weight=5.0, normalize=True)
     np.testing.assert_allclose(weights, [math.exp(-2), 1.0, 5.0], rtol=1e-6)
 
 
@@ -109,7 +109,7 @@ def test_weights_are_constants(getkey):
 
 
 def test_log_probability():
-    # At the mean, sigma = .2, two entries: -2 log(.2 sqrt(2 pi)) = 2 (1.609438 - .918939) = 1.380999
+    # At the mean, sigma = .2, two entries: -2 log(.2 sqrt(2 pi)) = 2 (1.609438 - .918939)
     mean = jnp.array([0.5, -0.5])
     assert awr.gaussian_log_prob(mean, mean, 0.2) == pytest.approx(1.380999, abs=1e-6)
     # One deviation off in the first entry, two in the second: -(1 + 4) / 2

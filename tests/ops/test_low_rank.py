@@ -44,6 +44,7 @@ def test_one_step():
     np.testing.assert_allclose(trace.z, [2.2], rtol=1e-6)
     np.testing.assert_allclose(trace.theta, [2.456, 5.844], rtol=1e-6)
     written_out = low_rank.materialize(LAYER, RATES, trace)
+    assert written_out.offset is not None
     np.testing.assert_allclose(written_out.kernel, [[0.98, 3.02]], rtol=1e-6)
     np.testing.assert_allclose(written_out.offset, [0.3, -0.8], rtol=1e-6)
 
@@ -56,6 +57,7 @@ def test_second_step_uses_the_moved_kernel():
     np.testing.assert_allclose(trace.z, [1.849], rtol=1e-6)
     np.testing.assert_allclose(trace.theta, [1.991681, 4.543302], rtol=1e-6)
     written_out = low_rank.materialize(LAYER, RATES, trace)
+    assert written_out.offset is not None
     np.testing.assert_allclose(written_out.kernel, [[0.969, 2.998]], rtol=1e-6)
     np.testing.assert_allclose(written_out.offset, [0.2, -1.0], rtol=1e-6)
     np.testing.assert_allclose(written_out.dense().weight, [[1.991681]], rtol=1e-6)

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from omrl.types import Key
@@ -59,4 +58,4 @@ class Mlp(eqx.Module):
 
 def num_parameters(tree: object) -> int:
     """How many numbers a tree of arrays (or of their shapes) holds."""
-    return sum(jnp.size(leaf) for leaf in jax.tree.leaves(tree))
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))

@@ -1,0 +1,42 @@
+"""Dense layers against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from omrl.nets.mlp import Dense, Mlp, forward, num_parameters
+
+FIRST = Dense(jnp.array([[1.0, -1.0], [0.0, 2.0]]), jnp.array([0.0, 1.0]))
+SECOND = Dense(jnp.array([[2.0], [3.0]]), jnp.array([-1.0]))
+
+
+def test_dense():
+    # [1, -2] W = [1, -1 - 4] = [1, -5], plus b = [1, -4]
+    np.testing.assert_array_equal(FIRST(jnp.array([1.0, -2.0])), [1.0, -4.0])
+
+
+def test_relu_between_layers_and_none_at_the_end():
+    # relu([1, -4]) = [1, 0]; 2 - 1 = 1
+    np.testing.assert_array_equal(forward((FIRST, SECOND), jnp.array([1.0, -2.0])), [1.0])
+    # [-1, 0] W + b = [-1, 2]; relu = [0, 2]; 3 * 2 - 1 = 5; and with a last layer of -1: -5
+    np.testing.assert_array_equal(forward((FIRST, SECOND), jnp.array([-1.0, 0.0])), [5.0])
+    negative = Dense(-SECOND.weight, -SECOND.bias)
+    np.testing.assert_array_equal(forward((FIRST, negative), jnp.array([-1.0, 0.0])), [-5.0])
+
+
+def test_init_is_uniform_within_one_over_root_in(getkey):
+    layer = Dense.init(getkey(), 400, 50)
+    for array in (layer.weight, layer.bias):
+        assert np.max(np.abs(array)) <= 0.05
+    # The deviation of U(-c, c) is c / sqrt(3).
+    assert np.std(layer.weight) == pytest.approx(0.05 / np.sqrt(3), rel=0.02)
+
+
+def test_mlp_and_its_size(getkey):
+    mlp = Mlp.init(getkey(), (3, 5, 4, 2))
+    assert num_parameters(mlp) == (3 * 5 + 5) + (5 * 4 + 4) + (4 * 2 + 2)
+    x = jax.random.normal(getkey(), (3,))
+    np.testing.assert_array_equal(mlp(x), forward(mlp.layers, x))
