@@ -61,21 +61,26 @@ _CODE = MacawConfig(
     outer_batch=BatchSpec("outer", 256),
 )
 
+_TUNED = MacawConfig(
+    offset=True,
+    inner_lr_per="tensor",
+    learn_adv_coef=True,
+    normalize_obs=True,
+    scale_returns=True,
+    policy_lr=3e-4,
+    value_lr=1e-4,
+    lr_decay=True,
+    steps=80_000,
+    # As at test time: drawn like the context, not in chunks.
+    inner_batch=BatchSpec("inner", 256, "without_replacement"),
+    outer_batch=BatchSpec("outer", 512, start=0.8),
+)
+
 PRESETS: dict[str, Preset] = {
     "macaw-cheetah-vel": Preset(
-        RunConfig(
-            algo=replace(
-                _PAPER,
-                offset=True,
-                inner_lr_per="tensor",
-                learn_adv_coef=True,
-                lr_decay=True,
-                steps=60_000,
-                inner_batch=BatchSpec("inner", 256, "contiguous", stride=7),
-            ),
-            eval=CHEETAH_TRACES,
-        ),
-        source="ours, tuned on the validation tasks of cheetah-vel/macaw-v1",
+        RunConfig(algo=_TUNED, eval=CHEETAH_TRACES),
+        source="ours; chosen among 13 settings by the mean return after adaptation on the "
+        "validation tasks 5, 12, 19, 29, 34, which were held out of meta-training",
     ),
     "macaw-cheetah-vel-paper": Preset(
         RunConfig(algo=_PAPER, eval=CHEETAH_TRACES),
@@ -91,16 +96,7 @@ PRESETS: dict[str, Preset] = {
     "macaw-cheetah-dir": Preset(
         RunConfig(
             env="cheetah-dir/macaw-v1",
-            algo=replace(
-                _PAPER,
-                offset=True,
-                inner_lr_per="tensor",
-                learn_adv_coef=True,
-                lr_decay=True,
-                task_batch=2,
-                steps=20_000,
-                inner_batch=BatchSpec("inner", 256, "contiguous", stride=7),
-            ),
+            algo=replace(_TUNED, task_batch=2, steps=20_000),
             eval=CHEETAH_TRACES,
         ),
         source="ours: the settings of macaw-cheetah-vel, which were not tuned on this problem",
