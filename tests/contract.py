@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import tiny_macaw
 from omrl.algorithm import Algorithm, Stage
 from omrl.checkpoint import Checkpoints
 from omrl.chunk import Layout, abstract_states, init_states, place, program, train_chunk
@@ -52,6 +53,15 @@ class Case:
 
 CASES = [
     Case("toy", lambda: Toy(ToyConfig())),
+    Case("macaw", tiny_macaw.make),
+    Case(
+        "macaw-two-steps",
+        lambda: tiny_macaw.make(
+            inner_steps=2, max_adapt_steps=2, offset=True, split_inner_batch=True
+        ),
+    ),
+    Case("macaw-bias-transform", lambda: tiny_macaw.make(layer="bias_transform")),
+    Case("macaw-linear", lambda: tiny_macaw.make(layer="linear")),
 ]
 
 

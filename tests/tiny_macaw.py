@@ -1,0 +1,61 @@
+"""MACAW at the smallest sizes, and random batches for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from omrl.algos.macaw import Macaw
+from omrl.algos.macaw_config import MacawConfig
+from omrl.data.sample import BatchSpec
+from omrl.types import Batch, Spec
+
+SPEC = Spec(
+    obs_dim=3,
+    act_dim=2,
+    num_train_tasks=6,
+    horizon=10,
+    obs_mean=(0.5, -1.0, 0.0),
+    obs_std=(2.0, 0.5, 1.0),
+    return_std=4.0,
+)
+SIZES: dict[str, Any] = {
+    "hidden": (4,),
+    "head_hidden": (3,),
+    "latent": 3,
+    "task_batch": 3,
+    "inner_batch": BatchSpec("inner", 8, "contiguous"),
+    "outer_batch": BatchSpec("outer", 8, disjoint_from="inner"),
+}
+
+
+def make(spec: Spec = SPEC, **changes: Any) -> Macaw:
+    """The algorithm with the paper's settings but for its sizes and `changes`."""
+    return Macaw(MacawConfig(**SIZES | changes), spec)
+
+
+def make_batch(key: jax.Array, *lead: int, spec: Spec = SPEC) -> Batch:
+    """Random transitions, leaves [*lead, ...]; advantages differ, so weights do too."""
+    keys = iter(jax.random.split(key, 6))
+    discounts = 0.99 ** jax.random.randint(next(keys), lead, 1, spec.horizon)
+    return Batch(
+        obs=jax.random.normal(next(keys), (*lead, spec.obs_dim)),
+        action=jax.random.uniform(next(keys), (*lead, spec.act_dim), minval=-1.0),
+        reward=jnp.zeros(lead),
+        next_obs=jnp.zeros((*lead, spec.obs_dim)),
+        terminated=jnp.zeros(lead, bool),
+        mc_return=3 * jax.random.normal(next(keys), lead),
+        terminal_obs=jax.random.normal(next(keys), (*lead, spec.obs_dim)),
+        terminal_discount=discounts,
+    )
+
+
+def make_batches(key: jax.Array, num_tasks: int = 3) -> dict[str, Batch]:
+    """What `update` receives."""
+    inner_key, outer_key = jax.random.split(key)
+    return {
+        "inner": make_batch(inner_key, num_tasks, 8),
+        "outer": make_batch(outer_key, num_tasks, 8),
+    }
