@@ -1,4 +1,4 @@
-"""MACAW at the smallest sizes, and random batches for it."""
+"""MACAW at the smallest sizes, random batches for it, and how to compare its states."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
@@ -59,3 +60,11 @@ def make_batches(key: jax.Array, num_tasks: int = 3) -> dict[str, Batch]:
         "inner": make_batch(inner_key, num_tasks, 8),
         "outer": make_batch(outer_key, num_tasks, 8),
     }
+
+
+def assert_close(one: Any, other: Any, rtol: float = 1e-9) -> None:
+    """Leaf by leaf, relative to the largest number of the leaf."""
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        scale = np.max(np.abs(right))
+        np.testing.assert_allclose(left, right, rtol=0, atol=rtol * scale)

@@ -1,0 +1,230 @@
+"""MACAW beyond its golden numbers: a probe it must solve, symmetries, meta-test.
+
+What each loss, inner step and meta-gradient is worth is checked against the reference code's
+numbers in tests/golden.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from omrl.algos import macaw_losses
+from omrl.ops import inner_loop
+from omrl.types import Batch, Spec
+from tiny_macaw import assert_close, make, make_batch, make_batches
+
+KEY = jax.random.PRNGKey(0)
+
+
+def as_float64(tree):
+    return jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float64) if leaf.dtype == jnp.float32 else leaf, tree
+    )
+
+
+# --- A probe: two bandits with opposite rewards, told apart by the context alone ---
+
+BANDIT = Spec(obs_dim=1, act_dim=1, num_train_tasks=2, horizon=1)
+BANDIT_SETTINGS: dict[str, Any] = {
+    "hidden": (16,),
+    "task_batch": 2,
+    "policy_lr": 1e-2,
+    "value_lr": 1e-2,
+    "lr_lr": 1e-2,
+    "inner_lr": 1e-2,
+    "temperature": 0.5,
+}
+
+
+def bandit_batch(key) -> Batch:
+    """Uniform actions in both tasks; the reward is the action in one, minus it in the other."""
+    action = jax.random.uniform(key, (2, 32, 1), minval=-1.0)
+    reward = jnp.array([1.0, -1.0])[:, None] * action[..., 0]
+    obs = jnp.ones((2, 32, 1))
+    return Batch(
+        obs=obs,
+        action=action,
+        reward=reward,
+        next_obs=obs,
+        terminated=jnp.ones((2, 32), bool),
+        mc_return=reward,
+        terminal_obs=obs,
+        terminal_discount=jnp.full((2, 32), 0.99),
+    )
+
+
+def train_on_bandits(imitate: bool):
+    """First and last state of 500 updates, and the actions [context, task] after adaptation."""
+    macaw = make(BANDIT, imitate=imitate, **BANDIT_SETTINGS)
+
+    def step(state, key):
+        inner_key, outer_key = jax.random.split(key)
+        batches = {"inner": bandit_batch(inner_key), "outer": bandit_batch(outer_key)}
+        return macaw.update(state, batches, key)
+
+    def adapted_actions(state, key):
+        def act(support):
+            task = macaw.adapt(state, macaw.begin(state, key), support, key)
+            return macaw.act(state, task, jnp.ones(1), key, True)[0]
+
+        return jax.vmap(act)(bandit_batch(key))
+
+    @jax.jit
+    def run(key):
+        first = macaw.init(key)
+        last, _ = jax.lax.scan(step, first, jax.random.split(key, 500))
+        contexts = jax.random.split(jax.random.fold_in(key, 1), 20)
+        return first, last, jax.vmap(partial(adapted_actions, last))(contexts)
+
+    return run(KEY)
+
+
+def test_solves_the_bandits_that_only_the_context_tells_apart():
+    _, _, actions = train_on_bandits(imitate=False)
+    right_way = np.asarray(actions) * [1, -1]
+    assert np.all(right_way > 0.25)
+    # Rewards are uniform with deviation .577, so weights are exp(k a) with k = 1 / (.577 * .5):
+    # the weighted mean action is coth(k) - 1 / k = .713.
+    assert np.mean(right_way) == pytest.approx(0.713, abs=0.1)
+
+
+def test_behaviour_cloning_fails_on_the_same_data():
+    first, last, actions = train_on_bandits(imitate=True)
+    assert np.all(np.abs(actions) < 0.25)
+    # There is no value to learn in imitation, and a policy is learnt all the same.
+    assert_close(last.meta.value, first.meta.value, rtol=0)
+    assert np.any(last.meta.policy.trunk[0].z != first.meta.policy.trunk[0].z)
+
+
+# --- Symmetries and forms, in float64 ---
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """An algorithm, its state and batches in float64, with all of the reference's options."""
+    macaw = make(
+        offset=True,
+        relu_action=True,
+        inner_lr_per="tensor",
+        learn_adv_coef=True,
+        bootstrap_advantage=True,
+        bootstrap_outer_value=True,
+    )
+    with jax.enable_x64(True):
+        state = macaw.start(as_float64(macaw.init(KEY).meta))
+        batches = as_float64(make_batches(jax.random.PRNGKey(1)))
+        return macaw, state, batches, jax.jit(macaw.update)
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_order_of_tasks_and_of_samples_changes_nothing(problem):
+    _, state, batches, update = problem
+    expected, metrics = update(state, batches, KEY)
+    tasks = np.array([2, 0, 1])
+    turned, turned_metrics = update(state, jax.tree.map(lambda x: x[tasks], batches), KEY)
+    assert_close(turned.meta, expected.meta)
+    assert_close(turned_metrics, {name: metric[tasks] for name, metric in metrics.items()})
+    samples = np.random.default_rng(0).permutation(8)
+    shuffled, shuffled_metrics = update(state, jax.tree.map(lambda x: x[:, samples], batches), KEY)
+    assert_close(shuffled.meta, expected.meta)
+    assert_close(shuffled_metrics, metrics)
+    # And the comparison can fail: other samples give other parameters.
+    other, _ = update(state, batches | {"inner": batches["outer"]}, KEY)
+    with pytest.raises(AssertionError):
+        assert_close(other.meta, expected.meta)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_task_twice_weighs_twice(problem):
+    """The gradient is the mean over the sampled tasks."""
+    macaw, state, batches, _ = problem
+    gradient = jax.jit(
+        lambda meta, b: macaw_losses.meta_gradient(macaw.config, 6, meta, b["inner"], b["outer"])[0]
+    )
+    first, second, mixed = (
+        gradient(state.meta, jax.tree.map(lambda x, t=tasks: x[np.array(t)], batches))
+        for tasks in ([0, 0, 0], [1, 1, 1], [0, 1, 1])
+    )
+    assert_close(mixed, jax.tree.map(lambda a, b: (a + 2 * b) / 3, first, second))
+
+
+@pytest.mark.usefixtures("x64")
+def test_low_rank_and_plain_updates_are_equal_without_an_offset():
+    """Two steps, one rate a layer, lambda learned: what no golden file has."""
+    shared: dict[str, Any] = {"inner_steps": 2, "max_adapt_steps": 2, "learn_adv_coef": True}
+    metas = []
+    for form in ("low_rank", "plain"):
+        macaw = make(inner_form=form, **shared)
+        state = macaw.start(as_float64(macaw.init(KEY).meta))
+        batches = as_float64(make_batches(jax.random.PRNGKey(1)))
+        metas.append(jax.jit(macaw.update)(state, batches, KEY)[0].meta)
+    assert_close(*metas)
+
+
+# --- Meta-test ---
+
+
+def test_adapt_takes_the_steps_of_training(problem):
+    macaw, state, batches, update = problem
+    with jax.enable_x64(True):
+        _, metrics = update(state, batches, KEY)
+        support = jax.tree.map(lambda x: x[0], batches["inner"])
+        task = macaw.adapt(state, macaw.begin(state, KEY), support, KEY)
+        value = inner_loop.read(state.meta.value, task.value)
+        outer = jax.tree.map(lambda x: x[0], batches["outer"])
+        advantage = macaw_losses.advantage(macaw.config, value, outer)
+        policy = macaw.policy(state, task)
+        loss = macaw_losses.policy_outer_loss(policy, macaw.config, outer, advantage)
+        np.testing.assert_allclose(loss, metrics["policy_loss"][0], rtol=1e-9)
+
+
+def test_steps_beyond_max_adapt_steps_are_nan():
+    macaw = make(max_adapt_steps=2)
+    state, support = macaw.init(KEY), make_batch(KEY, 8)
+    adapt = jax.jit(macaw.adapt)
+    task = macaw.begin(state, KEY)
+    actions = []
+    for _ in range(4):
+        actions.append(macaw.act(state, task, jnp.ones(3), KEY, True))
+        task = adapt(state, task, support, KEY)
+    assert np.all(np.isfinite(actions[:3]))
+    assert len({float(action[0]) for action in actions[:3]}) == 3
+    assert np.all(np.isnan(actions[3]))
+
+
+def test_a_context_without_information_teaches_nothing():
+    """Returns as predicted and actions as the policy's own: all inner gradients are zero."""
+    macaw = make(advantage_head=False)
+    state, support = macaw.init(KEY), make_batch(KEY, 8)
+    begun = macaw.begin(state, KEY)
+    value = inner_loop.read(state.meta.value, begun.value)
+    known = support._replace(
+        action=jax.vmap(macaw.policy(state, begun))(support.obs),
+        mc_return=jax.vmap(value)(support.obs),
+    )
+    adapted = macaw.adapt(state, begun, known, KEY)
+    np.testing.assert_array_equal(
+        macaw.act(state, adapted, jnp.ones(3), KEY, True),
+        macaw.act(state, begun, jnp.ones(3), KEY, True),
+    )
+    np.testing.assert_array_equal(
+        inner_loop.read(state.meta.value, adapted.value)(jnp.ones(3)), value(jnp.ones(3))
+    )
+
+
+def test_stochastic_actions_are_around_the_mean():
+    macaw = make()
+    state = macaw.init(KEY)
+    task = macaw.begin(state, KEY)
+    act = jax.vmap(lambda key: macaw.act(state, task, jnp.ones(3), key, False))
+    actions = act(jax.random.split(KEY, 2000))
+    mean = macaw.act(state, task, jnp.ones(3), KEY, True)
+    assert np.max(np.abs(mean)) < 0.5  # far from the bounds, where clipping would narrow them
+    np.testing.assert_allclose(np.mean(actions, axis=0), mean, atol=0.02)
+    np.testing.assert_allclose(np.std(actions, axis=0), macaw.config.sigma, rtol=0.05)
