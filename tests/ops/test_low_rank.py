@@ -80,6 +80,20 @@ def test_mean_of_the_parameters():
     np.testing.assert_allclose(dense.bias, [5.08404], rtol=1e-6)
 
 
+def test_mean_that_begins_after_a_step():
+    history = [trace_after(steps) for steps in (1, 2)]
+    # z = .9 * 2.2 + .1 * 1.849 = 2.1649, W = .9 [.98, 3.02] + .1 [.969, 2.998] = [.9789, 3.0178],
+    # b = .9 [.3, -.8] + .1 [.2, -1] = [.29, -.82]; theta = 2.1649 [.9789, 3.0178] + [.29, -.82]
+    expected = [2.40922061, 5.71323522]
+    dense = low_rank.mean(LAYER, RATES, history, (0.9, 0.1))
+    np.testing.assert_allclose([dense.weight[0, 0], dense.bias[0]], expected, rtol=1e-6)
+    # The same where the traces are padded, as in meta-test.
+    padded = low_rank.pad(history[0], 4)
+    after = low_rank.descend(LAYER, RATES, padded, GRADS[1])
+    dense = low_rank.mean(LAYER, RATES, [padded, after], (0.9, 0.1))
+    np.testing.assert_allclose([dense.weight[0, 0], dense.bias[0]], expected, rtol=1e-6)
+
+
 # --- Padding ---
 
 

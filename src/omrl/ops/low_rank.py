@@ -122,14 +122,15 @@ def kernel_gradient(
 def mean(
     layer: WeightTransform, rates: Rates, traces: Sequence[LowRank], weights: Sequence[float]
 ) -> Dense:
-    """The dense layer of the parameters' weighted mean over the traces of steps 0..K.
+    """The dense layer of the parameters' weighted mean over the traces of some steps in a row.
 
-    Step j counts in the mean kernel with the summed weight of the traces after it.
+    A step counts in the mean kernel with the summed weight of the traces after it.
     """
     last = traces[-1]
     z = sum(weight * trace.z for weight, trace in zip(weights, traces, strict=True))
     z = jnp.asarray(z)
-    after = [sum(weights[j + 1 :]) for j in range(len(weights) - 1)]
+    before = traces[0].zs.shape[0]
+    after = [sum(weights[max(j - before + 1, 0) :]) for j in range(last.zs.shape[0])]
     share = jnp.asarray(after, z.dtype)
     return layer.split(_theta(layer, rates, z, last.zs, share[:, None] * last.grads))
 
