@@ -16,10 +16,10 @@ from omrl.ops import inner_loop
 
 # obs s (1) -> hidden (1): relu(2 s + 1) -> action (1): tanh(h - 1); head on [h, a]: 3 h + 5 a + 7
 TRUNK = (
-    Dense(jnp.array([[2.0]]), jnp.array([1.0])),
-    Dense(jnp.array([[1.0]]), jnp.array([-1.0])),
+    Dense.of(jnp.array([[2.0]]), jnp.array([1.0])),
+    Dense.of(jnp.array([[1.0]]), jnp.array([-1.0])),
 )
-HEAD = (Dense(jnp.array([[3.0], [5.0]]), jnp.array([7.0])),)
+HEAD = (Dense.of(jnp.array([[3.0], [5.0]]), jnp.array([7.0])),)
 
 
 def test_value():

@@ -9,8 +9,8 @@ import pytest
 
 from omrl.nets.mlp import Dense, Mlp, forward, num_parameters
 
-FIRST = Dense(jnp.array([[1.0, -1.0], [0.0, 2.0]]), jnp.array([0.0, 1.0]))
-SECOND = Dense(jnp.array([[2.0], [3.0]]), jnp.array([-1.0]))
+FIRST = Dense.of(jnp.array([[1.0, -1.0], [0.0, 2.0]]), jnp.array([0.0, 1.0]))
+SECOND = Dense.of(jnp.array([[2.0], [3.0]]), jnp.array([-1.0]))
 
 
 def test_dense():
@@ -23,7 +23,7 @@ def test_relu_between_layers_and_none_at_the_end():
     np.testing.assert_array_equal(forward((FIRST, SECOND), jnp.array([1.0, -2.0])), [1.0])
     # [-1, 0] W + b = [-1, 2]; relu = [0, 2]; 3 * 2 - 1 = 5; and with a last layer of -1: -5
     np.testing.assert_array_equal(forward((FIRST, SECOND), jnp.array([-1.0, 0.0])), [5.0])
-    negative = Dense(-SECOND.weight, -SECOND.bias)
+    negative = Dense.of(-SECOND.weight, -SECOND.bias)
     np.testing.assert_array_equal(forward((FIRST, negative), jnp.array([-1.0, 0.0])), [-5.0])
 
 

@@ -17,8 +17,8 @@ from omrl.ops import inner_loop, low_rank
 LAYER = WeightTransform(jnp.array([2.0]), jnp.array([[1.0, 3.0]]), jnp.array([0.5, -1.0]), 1)
 RATES = jnp.array([0.1, 0.01, 0.2])
 GRADS = [
-    Dense(jnp.array([[1.0]]), jnp.array([-1.0])),
-    Dense(jnp.array([[0.5]]), jnp.array([1.0])),
+    Dense.of(jnp.array([[1.0]]), jnp.array([-1.0])),
+    Dense.of(jnp.array([[0.5]]), jnp.array([1.0])),
 ]
 
 

@@ -34,6 +34,8 @@ from omrl.nets.heads import PolicyNet, ValueNet
 from omrl.ops import inner_loop
 from omrl.types import Batch, Key, Metrics, Spec, Step
 
+ADAM: Any = optax.scale_by_adam()  # optax's types know arrays, not trees of our classes
+
 
 class MacawState(NamedTuple):
     step: Int[Array, ""]
@@ -68,7 +70,7 @@ class Macaw(Algorithm[MacawState, MacawTask]):
 
     def start(self, meta: Meta) -> MacawState:
         """The state before any update of the given meta-parameters."""
-        return MacawState(jnp.zeros((), jnp.int32), meta, self._optimizer().init(meta))
+        return MacawState(jnp.zeros((), jnp.int32), meta, ADAM.init(meta))
 
     def stages(self) -> tuple[Stage, ...]:
         config = self.config
@@ -83,8 +85,8 @@ class Macaw(Algorithm[MacawState, MacawTask]):
         grads, losses = meta_gradient(
             self.config, self.spec.num_train_tasks, state.meta, inner, outer
         )
-        updates, opt = self._optimizer().update(grads, state.opt, state.meta)
-        meta = jax.tree.map(jnp.add, state.meta, updates)
+        directions, opt = ADAM.update(grads, state.opt)
+        meta = self._move(state.meta, directions, state.step)
         return MacawState(state.step + 1, meta, opt), losses
 
     def begin(self, state: MacawState, key: Key) -> MacawTask:
@@ -135,23 +137,19 @@ class Macaw(Algorithm[MacawState, MacawTask]):
         per_layer = len(jax.tree.leaves(layers[0])) if self.config.inner_lr_per == "tensor" else 1
         return jnp.full((len(layers), per_layer), math.log(self.config.inner_lr), jnp.float32)
 
-    def _optimizer(self) -> Any:  # optax's types know arrays, not trees of our classes
+    def _move(self, meta: Meta, directions: Meta, step: Int[Array, ""]) -> Meta:
+        """Adam's step. One `scale_by_adam` over all, whose directions each part scales by its own
+        rate, is the same as an Adam per part and has one step counter."""
         config = self.config
-
-        def adam(rate: float) -> optax.GradientTransformation:
-            return optax.adam(
-                optax.cosine_decay_schedule(rate, config.steps) if config.lr_decay else rate
-            )
-
-        labels: Any = ("value", "policy", "rates", "rates", "rates")
-        return optax.partition(
-            {
-                "value": adam(config.value_lr),
-                "policy": adam(config.policy_lr),
-                "rates": adam(config.lr_lr),
-            },
-            Meta(*labels),
+        decay = 1.0
+        if config.lr_decay:
+            decay = 0.5 * (1 + jnp.cos(math.pi * jnp.minimum(step / config.steps, 1.0)))
+        rates = (config.value_lr, config.policy_lr, config.lr_lr, config.lr_lr, config.lr_lr)
+        parts = (
+            jax.tree.map(lambda x, d, rate=rate: x - rate * decay * d, part, direction)
+            for rate, part, direction in zip(rates, meta, directions, strict=True)
         )
+        return Meta(*parts)
 
     def _scaled_obs(self, obs: Float[Array, "*b obs"]) -> Float[Array, "*b obs"]:
         if not self.config.normalize_obs:

@@ -37,7 +37,7 @@ class Linear(AdaptiveLayer):
         return cls(dense.weight, dense.bias)
 
     def dense(self) -> Dense:
-        return Dense(self.weight, self.bias)
+        return Dense.of(self.weight, self.bias)
 
 
 class BiasTransform(AdaptiveLayer):
@@ -61,7 +61,7 @@ class BiasTransform(AdaptiveLayer):
         return cls(dense.weight, dense.bias, z, kernel)
 
     def dense(self) -> Dense:
-        return Dense(self.weight, self.bias + self.z @ self.kernel)
+        return Dense.of(self.weight, self.bias + self.z @ self.kernel)
 
 
 class WeightTransform(AdaptiveLayer):
@@ -102,6 +102,4 @@ class WeightTransform(AdaptiveLayer):
 
     def split(self, theta: Float[Array, " params"]) -> Dense:
         """theta as a dense layer: the weight matrix row by row, then the bias."""
-        out_dim = theta.shape[0] // (self.in_dim + 1)
-        weight = theta[: self.in_dim * out_dim].reshape(self.in_dim, out_dim)
-        return Dense(weight, theta[self.in_dim * out_dim :])
+        return Dense(theta.reshape(self.in_dim + 1, -1))

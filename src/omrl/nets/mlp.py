@@ -7,29 +7,42 @@ from itertools import pairwise
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from omrl.types import Key
 
 
 class Dense(eqx.Module):
-    """y = x W + b; what every adaptive layer (`nets/adaptive.py`) amounts to in a forward pass."""
+    """y = [x, 1] A; what every adaptive layer (`nets/adaptive.py`) amounts to in a forward pass.
 
-    weight: Float[Array, "*n in out"]
-    bias: Float[Array, "*n out"]
+    A is the weight matrix with the bias as its last row. One matrix in place of two arrays means
+    one matrix product, in place of a product, a sum and a reduction for the bias's gradient: the
+    networks here are so small that the number of operations decides the speed.
+    """
+
+    affine: Float[Array, "*n in+1 out"]
+
+    @classmethod
+    def of(cls, weight: Float[Array, "*n in out"], bias: Float[Array, "*n out"]) -> Dense:
+        return cls(jnp.concatenate([weight, bias[..., None, :]], axis=-2))
 
     @classmethod
     def init(cls, key: Key, in_dim: int, out_dim: int) -> Dense:
         """Uniform in +-1/sqrt(in_dim), weight and bias."""
-        weight_key, bias_key = jax.random.split(key)
         bound = in_dim**-0.5
-        return cls(
-            jax.random.uniform(weight_key, (in_dim, out_dim), minval=-bound, maxval=bound),
-            jax.random.uniform(bias_key, (out_dim,), minval=-bound, maxval=bound),
-        )
+        return cls(jax.random.uniform(key, (in_dim + 1, out_dim), minval=-bound, maxval=bound))
+
+    @property
+    def weight(self) -> Float[Array, "*n in out"]:
+        return self.affine[..., :-1, :]
+
+    @property
+    def bias(self) -> Float[Array, "*n out"]:
+        return self.affine[..., -1, :]
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
-        return x @ self.weight + self.bias
+        return jnp.pad(x, (0, 1), constant_values=1.0) @ self.affine
 
 
 def forward(layers: Sequence[Dense], x: Float[Array, " in"]) -> Float[Array, " out"]:

@@ -86,7 +86,7 @@ def descend(
     step = trace.zs.shape[0]
     if taps is not None:
         layer = _constant_kernel(layer)
-    g = stop(jnp.concatenate([grad.weight.ravel(), grad.bias]))
+    g = stop(grad.affine.ravel())
     move = layer.kernel @ g
     if step:
         move = move - rates[1] * ((trace.grads @ g) @ trace.zs)
