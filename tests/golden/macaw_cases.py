@@ -103,10 +103,12 @@ def _case_settings(folder: str) -> dict[str, Any]:
         return {}
     case = _CASE.fullmatch(folder)
     assert case
+    # The reference divides by the temperature only what it has standardised.
+    raw = {"normalize_advantage": False, "temperature": 1.0} if case["raw"] else {}
     return {
         "inner_steps": int(case["steps"]),
         "bootstrap_inner_value": bool(case["bootstrap"]),
-        "normalize_advantage": not case["raw"],
+        **raw,
     }
 
 
