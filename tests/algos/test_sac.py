@@ -20,7 +20,7 @@ from omrl.types import Step
 
 def linear(weight, bias):
     """A network of one layer."""
-    return Mlp((Dense(jnp.array(weight, jnp.float32), jnp.array(bias, jnp.float32)),))
+    return Mlp((Dense.of(jnp.array(weight, jnp.float32), jnp.array(bias, jnp.float32)),))
 
 
 # One observation entry, one action: mean = s, log_std = -1; Q_1 = s + 2 a, Q_2 = 3 s - a + 0.5.

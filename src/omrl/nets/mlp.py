@@ -21,7 +21,7 @@ class Dense(eqx.Module):
     networks here are so small that the number of operations decides the speed.
     """
 
-    affine: Float[Array, "*n in+1 out"]
+    affine: Float[Array, "*n in_and_one out"]
 
     @classmethod
     def of(cls, weight: Float[Array, "*n in out"], bias: Float[Array, "*n out"]) -> Dense:
