@@ -13,6 +13,7 @@ from omrl.data.sample import BatchSpec
 from omrl.errors import InputError, nearest
 from omrl.protocol import EvalConfig
 from omrl.train import TrainConfig
+from omrl.types import Spec
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,18 @@ class RunConfig:
     """Part of every lifetime to train on: all, start, last-500, every-7, ..."""
     train: TrainConfig = field(default_factory=TrainConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Contents of a run's config.json: the config, and what it found when it began."""
+
+    run: RunConfig
+    spec: Spec
+    data: str
+    """Folder of the dataset, as given."""
+    data_hash: str
+    """Of the dataset and the slice; a run goes on only with the same data."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +83,7 @@ _TUNED = MacawConfig(
     policy_lr=3e-4,
     value_lr=1e-4,
     lr_decay=True,
-    steps=80_000,
+    steps=60_000,
     # As at test time: drawn like the context, not in chunks.
     inner_batch=BatchSpec("inner", 256, "without_replacement"),
     outer_batch=BatchSpec("outer", 512, start=0.8),
