@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -87,7 +88,8 @@ def test_advantage_with_and_without_bootstrap():
 
 def test_scaling_is_the_same_as_scaled_data():
     """With `normalize_obs` and `scale_returns`, in training, adapting and acting."""
-    plain, scaling = make(), make(normalize_obs=True, scale_returns=True)
+    bootstrap: dict[str, Any] = {"bootstrap_advantage": True, "bootstrap_outer_value": True}
+    plain, scaling = make(**bootstrap), make(normalize_obs=True, scale_returns=True, **bootstrap)
     state, batches = plain.init(KEY), make_batches(KEY)
     mean, std = np.array(SPEC.obs_mean, np.float32), np.array(SPEC.obs_std, np.float32)
 
