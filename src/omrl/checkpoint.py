@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,9 @@ from jax.tree_util import keystr, tree_flatten_with_path
 
 from omrl.config import differences
 from omrl.errors import InputError
+
+# Orbax warns of all that follows from `read_only`.
+logging.getLogger("absl").addFilter(lambda record: not re.search("read.only", str(record.msg)))
 
 Hashes = dict[str, list[str]]
 """Per leaf, by its path: one sha256 in hex per seed."""

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float64, Int, Int32, Int64, UInt32
 
+from omrl import bundled
 from omrl.data.device import DeviceData, load
 from omrl.data.sample import BatchSpec, check_sizes, gather, sample_rows
 from omrl.data.slice import Slice
@@ -99,7 +100,7 @@ def draw_contexts(
     records = [dataset.manifest.record(index) for index in tasks]
     batch = None
     if config.protocol == "given":
-        per_task = [_task_contexts(dataset, config, index, seeds, discount) for index in tasks]
+        per_task = [task_contexts(dataset, config, index, seeds, discount) for index in tasks]
         batch = jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *per_task)
     return Contexts(
         batch=batch,
@@ -108,7 +109,7 @@ def draw_contexts(
         description=config.context,
         seed=config.context_seed,
         spec_hash=env.spec.hash,
-        dataset=str(dataset.path),
+        dataset=bundled.label(dataset.path),
         dataset_hash=dataset.manifest.hash,
         behaviour=np.array([record.return_mean for record in records]),
         oracle=np.array([_final_return(record.behaviour) for record in records]),
@@ -125,10 +126,10 @@ def seed_task_keys(
     return jax.vmap(fold_each, (0, None))(per_seed, jnp.asarray(tasks, jnp.uint32))
 
 
-def _task_contexts(
+def task_contexts(
     dataset: Dataset, config: EvalConfig, index: int, seeds: Sequence[int], discount: float
 ) -> Batch:
-    """Contexts of one task, leaves [seed, sample, ...]."""
+    """Contexts of one task for every run seed, leaves [seed, sample, ...]."""
     part = dataset.view(Slice.parse(config.context_slice))
     task = part.task(index)
     if config.context_unit == "trajectories":

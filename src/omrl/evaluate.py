@@ -9,6 +9,7 @@ policy start where run seed 0 does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -57,7 +58,15 @@ def evaluate(
         num_episodes=config.episodes,
     )
     _check(algorithm, states, env, contexts, config, labels)
-    adapted = _adapt(algorithm, states, contexts, config, labels)
+    adapted = adapt(
+        algorithm,
+        states,
+        contexts.batch if contexts else None,
+        seeds=labels.seeds,
+        tasks=labels.tasks,
+        shots=labels.shots,
+        context_seed=config.context_seed,
+    )
     policy = _Policy(algorithm, states, adapted, config, labels)
     outcome = _simulate(policy, env, config, labels, num_threads or available_cpus())
     unknown = np.full(len(labels.tasks), np.nan)
@@ -138,28 +147,34 @@ def _check(
 # --- Adaptation ---
 
 
-def _adapt(
+def adapt(
     algorithm: Algorithm,
     states: Any,
-    contexts: Contexts | None,
-    config: EvalConfig,
-    labels: _Labels,
+    support: Batch | None,
+    *,
+    seeds: Sequence[int],
+    tasks: Sequence[int],
+    shots: Sequence[int],
+    context_seed: int,
 ) -> Any:
-    """Adapted tasks, leaves [seed, task, shot, ...]."""
-    keys = seed_task_keys("adapt", config.context_seed, labels.seeds, labels.tasks)
+    """Adapted tasks, leaves [seed, task, shot, ...].
+
+    `seeds` and `tasks` are the labels of these axes of `states` and of `support`, whose leaves are
+    [seed, task, sample, ...]; None if `shots` is (0,). `shots` are ascending.
+    """
+    keys = seed_task_keys("adapt", context_seed, seeds, tasks)
     task = _begin(algorithm, states, keys)
     signature = _signature(task)
-    kept = [task] if 0 in labels.shots else []
-    for number in range(1, labels.shots[-1] + 1):
-        assert contexts is not None  # by _check, as the next
-        assert contexts.batch is not None
-        task = _adapt_once(algorithm, states, task, contexts.batch, keys, number)
+    kept = [task] if 0 in shots else []
+    for number in range(1, shots[-1] + 1):
+        assert support is not None
+        task = _adapt_once(algorithm, states, task, support, keys, number)
         if _signature(task) != signature:
             raise TypeError(
                 f"{type(algorithm).__name__}.adapt changed the Task: {signature} became "
                 f"{_signature(task)}"
             )
-        if number in labels.shots:
+        if number in shots:
             kept.append(task)
     return jax.tree.map(lambda *leaves: jnp.stack(leaves, 2), *kept)
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
+from omrl import bundle, bundled
 from omrl.algorithm import Algorithm
 from omrl.algos.macaw import Macaw
 from omrl.chunk import Layout
@@ -21,27 +23,15 @@ from omrl.envs import registry
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
 from omrl.evaluate import evaluate
-from omrl.presets import RunConfig
+from omrl.presets import RunConfig, RunRecord
 from omrl.protocol import EvalConfig
 from omrl.results import EvalResult
-from omrl.runs import Run, create, open_run, resume
+from omrl.runs import Run, create, open_run, resolve_devices, resume
 from omrl.train import check_data, disk_bytes, load_states, train
 from omrl.types import Spec
 
 STATISTICS_EPISODES = 200
 """Per task, evenly spaced over its lifetime: what observation and return scales are measured on."""
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """Contents of a run's config.json: the config, and what it found when it began."""
-
-    run: RunConfig
-    spec: Spec
-    data: str
-    """Folder of the dataset, as given."""
-    data_hash: str
-    """Of the dataset and the slice; a run goes on only with the same data."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +49,7 @@ class Problem:
         return self.dataset.view(Slice.parse(self.config.slice))
 
 
-def open_problem(config: RunConfig, data: Path) -> Problem:
+def open_problem(config: RunConfig, data: str | Path) -> Problem:
     """Opens and checks the data. Raises `InputError` for whatever would stop the run later."""
     env = registry.make(config.env)
     names = [name for name in (config.train_split, config.holdout) if name]
@@ -112,15 +102,17 @@ def build(config: RunConfig, spec: Spec, *, shots: Sequence[int] = ()) -> Algori
 
 def start(
     config: RunConfig,
-    data: Path,
-    out: Path,
+    data: str | Path,
+    out: str | Path,
     *,
-    command: str,
-    devices: Sequence[Any],
+    command: str = "omrl.metatrain.start",
+    devices: Sequence[Any] | None = None,
     report: Callable[[str], None] = print,
     **options: Any,
 ) -> Run:
-    """Meta-trains into the new run folder `out`; see `train` for `options`."""
+    """Meta-trains into the new run folder `out`, by default on what JAX prefers; see `train` for
+    `options`."""
+    devices = devices or resolve_devices("auto")
     problem = open_problem(config, data)
     spec = measure_spec(problem)
     record = RunRecord(config, spec, str(data), problem.view.hash)
@@ -129,7 +121,7 @@ def start(
     check_data(algorithm, rows, np.array(problem.train_tasks))
     layout = Layout.of(devices, config.train.seeds)
     room = disk_bytes(algorithm, layout, config.train)
-    run = create(out, record, command=command, devices=devices, room=room)
+    run = create(Path(out), record, command=command, devices=devices, room=room)
     _train(run, record, problem, devices, report, options)
     return run
 
@@ -145,7 +137,7 @@ def go_on(
 ) -> Run:
     """Goes on with the run in `path`; `data` is where its data is now, if it was moved."""
     record = read_record(open_run(path))
-    problem = open_problem(record.run, data or Path(record.data))
+    problem = open_problem(record.run, data or record.data)
     if problem.view.hash != record.data_hash:
         raise InputError(
             f"{problem.dataset.path}: not the data that {path} began with (hash "
@@ -212,7 +204,7 @@ def read_record(run: Run) -> RunRecord:
 
 @dataclass(frozen=True)
 class Trained:
-    """A run's checkpoint with all that is needed to use it."""
+    """A checkpoint with all that is needed to use it."""
 
     record: RunRecord
     algorithm: Algorithm
@@ -220,27 +212,62 @@ class Trained:
     """Leaves [seed, ...]."""
     step: int
     env: TaskEnv
+    source: str
+    """The run folder or the bundle it is from."""
+
+    @property
+    def seeds(self) -> list[int]:
+        """Run seeds, in the order of `states`."""
+        return self.record.run.train.seed_numbers.tolist()
 
 
 def load_trained(
-    path: Path, devices: Sequence[Any], *, step: int | None = None, shots: Sequence[int] = ()
+    path: str | Path,
+    devices: Sequence[Any] | None = None,
+    *,
+    step: int | None = None,
+    shots: Sequence[int] = (),
 ) -> Trained:
-    """The checkpoint after `step` updates (None: the last) of the run in `path`."""
-    run = open_run(path)
+    """The checkpoint of the run in `path`, or a bundle, which may be named `bundled:NAME`.
+
+    Args:
+        devices: by default what JAX prefers.
+        step: number of updates that it had made; by default the last checkpoint.
+        shots: numbers of adaptation rounds that it shall have room for.
+    """
+    folder = bundled.resolve(path)
+    if bundle.is_bundle(folder):
+        return _load_bundle(folder, step, shots)
+    run = open_run(folder)
     record = read_record(run)
     algorithm = build(record.run, record.spec, shots=shots)
-    layout = Layout.of(devices[:1], record.run.train.seeds)
+    layout = Layout.of((devices or resolve_devices("auto"))[:1], record.run.train.seeds)
     states, step = load_states(run, algorithm, record.run.train, layout, step)
-    return Trained(record, algorithm, states, step, registry.make(record.run.env))
+    env = registry.make(record.run.env)
+    return Trained(record, algorithm, states, step, env, str(path))
 
 
-def evaluate_trained(trained: Trained, data: Path | None, config: EvalConfig) -> EvalResult:
-    """Evaluates a checkpoint by a protocol, with contexts from `data`."""
+def _load_bundle(folder: Path, step: int | None, shots: Sequence[int]) -> Trained:
+    held = bundle.read(folder)
+    record, held_step = held.manifest.record, held.manifest.step
+    if step not in (None, held_step):
+        raise InputError(f"{folder}: no checkpoint {step}; a bundle has one, {held_step}")
+    algorithm = build(record.run, record.spec, shots=shots)
+    states = held.states(jax.eval_shape(algorithm.init, jax.random.PRNGKey(0)))
+    env = registry.make(record.run.env)
+    return Trained(record, algorithm, states, held_step, env, bundled.label(folder))
+
+
+def evaluate_trained(
+    trained: Trained, data: str | Path | None = None, config: EvalConfig | None = None
+) -> EvalResult:
+    """Evaluates a checkpoint with contexts from `data`, by default the dataset it was trained on,
+    by the protocol of `config`, by default that of its run."""
     record = trained.record
+    config = config or record.run.eval
     splits = [] if config.tasks else [config.split]
-    dataset = open_for_training(data or Path(record.data), trained.env, splits)
-    seeds = record.run.train.seed_numbers.tolist()
+    dataset = open_for_training(data or record.data, trained.env, splits)
     contexts = draw_contexts(
-        dataset, trained.env, config, seeds=seeds, discount=record.run.discount
+        dataset, trained.env, config, seeds=trained.seeds, discount=record.run.discount
     )
     return evaluate(trained.algorithm, trained.states, trained.env, contexts, config)

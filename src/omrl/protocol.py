@@ -89,3 +89,36 @@ class EvalConfig:
             if not 0 <= index < num_tasks:
                 raise InputError(f"task {index} is not one of {env.spec.id}: 0 to {num_tasks - 1}")
         return self.tasks
+
+
+@dataclass(frozen=True)
+class AdaptConfig:
+    """What one policy is adapted to. The task need not be one of the environment's list."""
+
+    task: int | None = None
+    """Task of the context data; without it its first."""
+    seed: int | None = None
+    """Seed of the run to adapt; without it its first."""
+    rounds: int = 1
+    """Adaptation rounds; of MACAW each is `inner_steps` gradient steps."""
+    context_size: int = 256
+    context_unit: Literal["transitions", "trajectories"] = "transitions"
+    """Transitions are drawn i.i.d. without replacement over the slice, trajectories whole."""
+    context_slice: str = "all"
+    """Part of the task's lifetime that the context comes from: all, end, last-500, ..."""
+    context_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rounds < 0:
+            raise InputError(f"rounds must be 0 or more, not {self.rounds}")
+
+    def evaluated(self, task: int) -> EvalConfig:
+        """The evaluation whose last shot is the policy adapted to task `task`."""
+        return EvalConfig(
+            tasks=(task,),
+            shots=(self.rounds,),
+            context_size=self.context_size,
+            context_unit=self.context_unit,
+            context_slice=self.context_slice,
+            context_seed=self.context_seed,
+        )

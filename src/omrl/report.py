@@ -1,7 +1,8 @@
 """`report.html` of a run folder: one file, no network, made from what the folder holds and no more.
 
 A section whose data is absent is left out and named at the end, so that a report of half a run is
-never mistaken for one of a whole run.
+never mistaken for one of a whole run. Results of other checkpoints, to compare with, are in folders
+of their own, `eval/NAME/`, and are shown under that name.
 """
 
 from __future__ import annotations
@@ -43,10 +44,12 @@ def write_report(run_dir: str | Path) -> Path:
     if not run.is_dir():
         raise InputError(f"{run} is not a folder: give the folder of a run")
     report = Report(run.resolve().name)
-    evaluations = _group([EvalResult.load(path) for path in sorted(run.glob("eval/*.npz"))])
-    for results in evaluations:
-        report.evaluations.append(_evaluation(results, report.left_out))
-    if not evaluations:
+    evaluations = _group(run / "eval")
+    others = {folder.name: _group(folder) for folder in sorted(run.glob("eval/*/"))}
+    for name, groups in {**others, "this run" if others else "": evaluations}.items():
+        for results in groups:
+            report.evaluations.append(_evaluation(results, report.left_out, name))
+    if not report.evaluations:
         report.left_out.append("results and figures of evaluations: no eval/*.npz")
     _add_training(report, run, evaluations)
     _add_facts(report, run)
@@ -56,17 +59,17 @@ def write_report(run_dir: str | Path) -> Path:
     return path
 
 
-def _group(results: Sequence[EvalResult]) -> list[Evaluation]:
-    """Results that differ in nothing but the number of updates, ascending."""
+def _group(folder: Path) -> list[Evaluation]:
+    """Results in a folder that differ in nothing but the number of updates, ascending."""
     groups: dict[Any, dict[int, EvalResult]] = {}
-    for result in results:
+    for result in map(EvalResult.load, sorted(folder.glob("*.npz"))):
         source = result.provenance
         key = (result.config, source.spec_hash, source.dataset_hash, source.seeds)
         groups.setdefault(key, {})[source.step] = result
     return [[by_step[step] for step in sorted(by_step)] for by_step in groups.values()]
 
 
-def _evaluation(results: Evaluation, left_out: list[str]) -> dict[str, Any]:
+def _evaluation(results: Evaluation, left_out: list[str], name: str) -> dict[str, Any]:
     """Table and figures of the last of `results`: the score is never a maximum over training."""
     result = results[-1]
     config, last = result.config, result.config.shots[-1]
@@ -76,6 +79,7 @@ def _evaluation(results: Evaluation, left_out: list[str]) -> dict[str, Any]:
     title = f"{config.protocol}, {tasks}"
     if config.protocol == "given":
         title += f", {config.context_size} {config.context_unit} of {config.context_slice}"
+    title = f"{name}: {title}" if name else title
     header, rows, summary = table(result)
     shown = [
         _figure(figures.per_task_bars(result), "Return per task; bars: standard error over seeds.")

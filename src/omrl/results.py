@@ -247,7 +247,6 @@ def describe(result: EvalResult) -> list[str]:
     if config.protocol == "given":
         context += f" of {source.dataset} ({source.dataset_hash[:12]}), seed {config.context_seed}"
     actions = "deterministic" if config.deterministic else "sampled"
-    error = stats.mean_standard_error(last)
     return [
         f"environment {source.env_id}, spec {source.spec_hash[:12]}",
         f"protocol {config.protocol}; context: {context}",
@@ -255,9 +254,16 @@ def describe(result: EvalResult) -> list[str]:
         f"{', '.join(map(str, source.seeds))}; {config.episodes} episodes per seed and task, "
         f"seed {config.episode_seed}, {actions} actions",
         f"mean, from, to: {stats.bootstrap(last, stats.mean).method}",
-        f"{name}: IQM {stats.bootstrap(last)}; {error.value:.1f} ± {error.high - error.value:.1f} "
-        f"({error.method})",
+        f"{name}: IQM {stats.bootstrap(last)}{_standard_error(last)}",
     ]
+
+
+def _standard_error(returns: Float64[np.ndarray, "seed task episode"]) -> str:
+    """Of one seed there is none."""
+    if len(returns) == 1:
+        return ""
+    error = stats.mean_standard_error(returns)
+    return f"; {error.value:.1f} ± {error.high - error.value:.1f} ({error.method})"
 
 
 def _cell(value: float) -> str:

@@ -11,6 +11,7 @@ with standard deviation over seeds (SMAC), median with quartiles (MACAW's worksh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -38,6 +39,8 @@ class Estimate:
     method: str
 
     def __str__(self) -> str:
+        if math.isnan(self.low):
+            return f"{self.value:.1f}"
         return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
 
 

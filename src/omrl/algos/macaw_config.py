@@ -101,6 +101,9 @@ class MacawConfig:
     """D_ts: what the adapted networks are judged on."""
 
     def __post_init__(self) -> None:
+        for name in ("inner_steps", "steps", "task_batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}: {getattr(self, name)} is not 1 or more")
         if (self.inner_batch.name, self.outer_batch.name) != ("inner", "outer"):
             raise InputError("the batches of macaw are named 'inner' and 'outer'")
         if self.split_inner_batch and self.inner_batch.size % self.inner_steps:

@@ -16,7 +16,6 @@ COMMANDS = {
     "train": "meta-train a preset on a dataset",
     "evaluate": "adapt a trained run to test tasks and measure its returns",
     "adapt": "adapt a trained run to logged transitions and export the policy",
-    "reproduce": "run an experiment of the papers (none yet)",
     "report": "write the HTML report of a run",
     "bench": "measure speed",
 }
@@ -49,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(stopped), stopped.code)
     except BrokenPipeError:
         return 141  # As a program that SIGPIPE ends; the reader closed our output.
+    except OSError as error:
+        return _fail(str(error), 2)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     return 0

@@ -15,17 +15,18 @@ from omrl.protocol import EvalConfig
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """Evaluate a run. Without options as it was evaluated in training."""
+    """Adapt a run to test tasks and measure its returns. Defaults are those of the presets."""
 
     run: tyro.conf.Positional[Path]
-    """Folder of the run."""
+    """Folder of the run, or bundled:NAME."""
     config: Annotated[EvalConfig, tyro.conf.arg(name="")]
     data: Path | None = None
-    """Dataset of the contexts; without it the one the run was trained on."""
+    """Dataset of the contexts, or bundled:NAME; without it the one the run was trained on."""
     step: int | None = None
     """Checkpoint to evaluate; without it the last, which is the one that counts."""
     out: Path | None = None
-    """File of the raw returns; without it one in RUN/eval, named by what was evaluated."""
+    """File of the raw returns; without it one in RUN/eval, named by what was evaluated. Those of a
+    bundle are kept only with it."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
     json: bool = False
     """Print one JSON object instead of a table."""
@@ -34,19 +35,23 @@ class EvaluateOptions:
 def main(arguments: Sequence[str], command: str) -> None:
     default = EvaluateOptions(tyro.MISSING, EvalConfig(traces=("x_velocity",)))
     options = parse(EvaluateOptions, "evaluate", arguments, default)
-    from omrl import metatrain
+    from omrl import bundle, bundled, metatrain
     from omrl.results import print_table
 
     trained = metatrain.load_trained(
         options.run, options.compute.resolve(), step=options.step, shots=options.config.shots
     )
     result = metatrain.evaluate_trained(trained, options.data, options.config)
-    out = options.out or options.run / "eval" / f"{_name(options.config)}-{trained.step:08d}.npz"
-    result.save(out)
+    out = options.out
+    if out is None and not bundle.is_bundle(bundled.resolve(options.run)):
+        out = options.run / "eval" / f"{_name(options.config)}-{trained.step:08d}.npz"
+    if out is not None:
+        result.save(out)
     if options.json:
-        print_json({"run": str(options.run), "file": str(out)} | result.to_json())
-    else:
-        print_table(result)
+        print_json({"run": str(options.run), "file": out and str(out)} | result.to_json())
+        return
+    print_table(result)
+    if out is not None:
         print(f"\nraw returns: {out}")
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+from omrl.errors import InputError
 
 Options = TypeVar("Options")
 
@@ -13,17 +18,35 @@ Options = TypeVar("Options")
 def parse(
     kind: type[Options], command: str, arguments: Sequence[str], default: Any = None
 ) -> Options:
-    """The options as an instance of `kind`; wrong ones end the program with exit code 2."""
+    """The options as an instance of `kind`. Raises `InputError` for wrong ones."""
     import tyro
 
     extra: Any = {} if default is None else {"default": default}
-    return tyro.cli(
-        kind,
-        prog=f"omrl {command}",
-        args=list(arguments),
-        config=(tyro.conf.AvoidSubcommands,),  # A union is what its default is.
-        **extra,
-    )
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.cli(
+                kind,
+                prog=f"omrl {command}",
+                args=list(arguments),
+                config=(tyro.conf.AvoidSubcommands,),  # A union is what its default is.
+                **extra,
+            )
+    except SystemExit as stopped:
+        if not stopped.code:  # --help
+            raise
+        raise InputError(_one_line(box.getvalue(), command)) from None
+
+
+def _one_line(box: str, command: str) -> str:
+    """The message of tyro's box: the part above its first rule, and the names it suggests."""
+    lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()[1:]]
+    rule = next((number for number, line in enumerate(lines) if line.startswith("──")), len(lines))
+    message, rest = " ".join(lines[:rule]).strip(), " ".join(lines[rule:])
+    _, _, suggested = rest.partition("you meant:")
+    names = [name for name in re.findall(r"--[\w.-]+", suggested) if name != "--help"]
+    hint = f"; did you mean {' or '.join(names)}?" if names else ""
+    return f"{message}{hint} (omrl {command} --help lists all)"
 
 
 def print_json(value: Any) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from omrl import bundled
 from omrl.data import manifest as manifests
 from omrl.data import validate
 from omrl.data.dataset import Dataset, TaskData
@@ -37,21 +38,27 @@ __all__ = ["Dataset", "TaskData", "Writer", "create", "open_dataset", "open_for_
 
 
 def open_dataset(path: str | Path) -> Dataset:
-    """Open after the cheap checks: manifest, and dtype, shape and size of every file."""
-    folder = Path(path)
+    """Open after the cheap checks: manifest, and dtype, shape and size of every file.
+
+    `path` may be `bundled:NAME` for data that comes with the package.
+    """
+    folder = bundled.resolve(path)
     manifest = manifests.read(folder)
     validate.raise_first(folder, validate.file_findings(folder, manifest))
     return Dataset(folder, manifest)
 
 
-def open_for_training(path: str | Path, env: TaskEnv, splits: Sequence[str] = ()) -> Dataset:
+def open_for_training(
+    path: str | Path, env: TaskEnv, splits: Sequence[str] = (), *, own_tasks: bool = False
+) -> Dataset:
     """Open data of exactly this MDP that has all tasks of `splits` and a clean full validation.
 
+    `own_tasks`: its tasks need not be those of `env`.
     Validates now, and puts that on record, where the record is absent or belongs to other data.
     Raises `InputError` naming what does not fit.
     """
     dataset = open_dataset(path)
-    check_mdp(dataset.path, dataset.manifest, env)
+    check_mdp(dataset.path, dataset.manifest, env, own_tasks=own_tasks)
     for name in splits:
         if name not in dataset.splits:
             held = ", ".join(dataset.splits)
@@ -69,15 +76,16 @@ def open_for_training(path: str | Path, env: TaskEnv, splits: Sequence[str] = ()
     return dataclasses.replace(dataset, manifest=manifest)
 
 
-def check_mdp(folder: Path, manifest: Manifest, env: TaskEnv) -> None:
-    """`InputError` where the data is not of exactly the MDP and the tasks of `env`."""
+def check_mdp(folder: Path, manifest: Manifest, env: TaskEnv, *, own_tasks: bool = False) -> None:
+    """`InputError` where the data is not of exactly the MDP and, unless it may have its own, the
+    tasks of `env`."""
     if manifest.spec.hash != env.spec.hash:
         raise InputError(
             f"{folder}: made with {manifest.spec.id} of spec hash {manifest.spec.hash[:12]}, not "
             f"{env.spec.id} of {env.spec.hash[:12]}: another MDP; collect or import it anew"
         )
     tasks = env.tasks
-    for task in manifest.tasks:
+    for task in () if own_tasks else manifest.tasks:
         if task.index >= len(tasks) or not np.array_equal(tasks[task.index], task.parameters):
             raise InputError(
                 f"{folder}: task {task.index} has parameters {task.parameters}, not those of "
