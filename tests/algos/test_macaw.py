@@ -17,6 +17,7 @@ import pytest
 from omrl.algos import macaw_losses
 from omrl.ops import inner_loop
 from omrl.types import Batch, Spec
+from quick import quick_jit
 from tiny_macaw import assert_close, make, make_batch, make_batches
 
 KEY = jax.random.PRNGKey(0)
@@ -75,7 +76,7 @@ def train_on_bandits(imitate: bool):
 
         return jax.vmap(act)(bandit_batch(key))
 
-    @jax.jit
+    @quick_jit
     def run(key):
         first = macaw.init(key)
         last, _ = jax.lax.scan(step, first, jax.random.split(key, 500))
@@ -119,7 +120,7 @@ def problem():
     with jax.enable_x64(True):
         state = macaw.start(as_float64(macaw.init(KEY).meta))
         batches = as_float64(make_batches(jax.random.PRNGKey(1)))
-        return macaw, state, batches, jax.jit(macaw.update)
+        return macaw, state, batches, quick_jit(macaw.update)
 
 
 @pytest.mark.usefixtures("x64")
@@ -144,7 +145,7 @@ def test_the_order_of_tasks_and_of_samples_changes_nothing(problem):
 def test_a_task_twice_weighs_twice(problem):
     """The gradient is the mean over the sampled tasks."""
     macaw, state, batches, _ = problem
-    gradient = jax.jit(
+    gradient = quick_jit(
         lambda meta, b: macaw_losses.meta_gradient(macaw.config, 6, meta, b["inner"], b["outer"])[0]
     )
     first, second, mixed = (
@@ -163,7 +164,7 @@ def test_low_rank_and_plain_updates_are_equal_without_an_offset():
         macaw = make(inner_form=form, **shared)
         state = macaw.start(as_float64(macaw.init(KEY).meta))
         batches = as_float64(make_batches(jax.random.PRNGKey(1)))
-        metas.append(jax.jit(macaw.update)(state, batches, KEY)[0].meta)
+        metas.append(quick_jit(macaw.update)(state, batches, KEY)[0].meta)
     assert_close(*metas)
 
 
@@ -175,7 +176,7 @@ def test_adapt_takes_the_steps_of_training(problem):
     with jax.enable_x64(True):
         _, metrics = update(state, batches, KEY)
         support = jax.tree.map(lambda x: x[0], batches["inner"])
-        task = macaw.adapt(state, macaw.begin(state, KEY), support, KEY)
+        task = quick_jit(macaw.adapt)(state, macaw.begin(state, KEY), support, KEY)
         value = inner_loop.read(state.meta.value, task.value)
         outer = jax.tree.map(lambda x: x[0], batches["outer"])
         advantage = macaw_losses.advantage(macaw.config, value, outer)
@@ -187,7 +188,7 @@ def test_adapt_takes_the_steps_of_training(problem):
 def test_steps_beyond_max_adapt_steps_are_nan():
     macaw = make(max_adapt_steps=2)
     state, support = macaw.init(KEY), make_batch(KEY, 8)
-    adapt = jax.jit(macaw.adapt)
+    adapt = quick_jit(macaw.adapt)
     task = macaw.begin(state, KEY)
     actions = []
     for _ in range(4):

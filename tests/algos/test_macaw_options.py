@@ -19,6 +19,7 @@ from omrl.nets.adaptive import Linear
 from omrl.nets.heads import ValueNet
 from omrl.ops import inner_loop
 from omrl.types import Spec
+from quick import quick_jit
 from tiny_macaw import SPEC, assert_close, make, make_batch, make_batches
 
 KEY = jax.random.PRNGKey(0)
@@ -100,8 +101,8 @@ def test_scaling_is_the_same_as_scaled_data():
             mc_return=batch.mc_return * 4,
         )
 
-    expected, metrics = jax.jit(plain.update)(state, batches, KEY)
-    ours, our_metrics = jax.jit(scaling.update)(
+    expected, metrics = quick_jit(plain.update)(state, batches, KEY)
+    ours, our_metrics = quick_jit(scaling.update)(
         state, {name: raw(batch) for name, batch in batches.items()}, KEY
     )
     assert_close(our_metrics, metrics, rtol=1e-4)
@@ -116,7 +117,7 @@ def test_scaling_is_the_same_as_scaled_data():
 
 def test_decayed_rates_end_at_zero():
     macaw = make(steps=2, lr_decay=True, layer="linear")
-    update, batches = jax.jit(macaw.update), make_batches(KEY)
+    update, batches = quick_jit(macaw.update), make_batches(KEY)
     states = [macaw.init(KEY)]
     for _ in range(3):
         states.append(update(states[-1], batches, KEY)[0])

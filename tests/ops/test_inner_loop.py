@@ -12,6 +12,7 @@ import pytest
 from omrl.nets.adaptive import BiasTransform, Linear, WeightTransform
 from omrl.nets.mlp import Dense, forward
 from omrl.ops import inner_loop
+from quick import quick_jit
 
 MAKERS = {
     "linear": Linear.init,
@@ -123,8 +124,8 @@ def random_problem(getkey, kind):
 def test_meta_gradient_equals_finite_differences(getkey, kind):
     net, rates, x, y = random_problem(getkey, kind)
     two_steps = partial(outer_loss, num_steps=2)
-    loss = jax.jit(two_steps)
-    grads = jax.jit(jax.grad(two_steps, argnums=(0, 1)))(net, rates, x, y)
+    loss = quick_jit(two_steps)
+    grads = quick_jit(jax.grad(two_steps, argnums=(0, 1)))(net, rates, x, y)
     leaves, tree = jax.tree.flatten((net, rates))
     step = 1e-6
     for number, grad in enumerate(jax.tree.leaves(grads)):
@@ -144,7 +145,7 @@ def test_meta_gradient_equals_finite_differences(getkey, kind):
 def test_first_order_differs_in_the_parameters_only(getkey, kind):
     net, rates, x, y = random_problem(getkey, kind)
     first, second = (
-        jax.jit(jax.value_and_grad(partial(outer_loss, first_order=order), argnums=(0, 1)))(
+        quick_jit(jax.value_and_grad(partial(outer_loss, first_order=order), argnums=(0, 1)))(
             net, rates, x, y
         )
         for order in (True, False)

@@ -12,6 +12,7 @@ import pytest
 from omrl.nets.adaptive import WeightTransform
 from omrl.nets.mlp import Dense, forward
 from omrl.ops import inner_loop, low_rank
+from quick import quick_jit
 
 # theta = z W + b = 2 [1, 3] + [.5, -1] = [2.5, 5]: one input, one output, one latent number.
 LAYER = WeightTransform(jnp.array([2.0]), jnp.array([[1.0, 3.0]]), jnp.array([0.5, -1.0]), 1)
@@ -182,7 +183,7 @@ def test_equals_the_plain_form(getkey, num_steps, offset, first_order):
     y = jax.random.normal(getkey(), (2, 10))
     options = {"first_order": first_order, "num_steps": num_steps}
     plain, ours = (
-        jax.jit(partial(gradient, **options))(net, rates, x, y)
+        quick_jit(partial(gradient, **options))(net, rates, x, y)
         for gradient in (plain_gradient, low_rank_gradient)
     )
     assert jax.tree.structure(plain) == jax.tree.structure(ours)
