@@ -30,8 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from omrl.checkpoint import leaf_names
-from omrl.config import from_json, to_json
-from omrl.data.manifest import json_hash
+from omrl.config import from_json, json_hash, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.presets import RunRecord

@@ -9,7 +9,6 @@ that no process needs the seeds of another, and any number of devices can restor
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from omrl.config import differences
+from omrl.config import differences, json_hash
 from omrl.errors import InputError
 
 # Orbax warns of all that follows from `read_only`.
@@ -65,7 +64,7 @@ class Checkpoints:
         meta = {"step": step, "config": config, **extra, "sha256": leaf_hashes(states)}
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(states),
-            meta=ocp.args.JsonSave({**meta, "meta_sha256": _json_hash(meta)}),
+            meta=ocp.args.JsonSave({**meta, "meta_sha256": json_hash(meta)}),
         )
         with _writing(self.folder / str(step)):
             self._manager.save(step, args=items)
@@ -136,7 +135,7 @@ class Checkpoints:
         try:
             item = ocp.args.Composite(meta=ocp.args.JsonRestore())
             meta = dict(self._manager.restore(step, args=item)["meta"])
-            intact = meta.pop("meta_sha256") == _json_hash(meta)
+            intact = meta.pop("meta_sha256") == json_hash(meta)
         except Exception as error:  # as above; and whatever a changed byte makes of JSON
             raise _DamagedError(f"{path}: meta cannot be read ({_first_line(error)})") from error
         if not intact:
@@ -195,10 +194,6 @@ def leaf_names(tree: Any) -> list[str]:
 def leaf_name(path: Any) -> str:
     """A leaf's path as one would write it in code: `value.layers[0].kernel`."""
     return keystr(path).lstrip(".")
-
-
-def _json_hash(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _first_line(error: BaseException) -> str:

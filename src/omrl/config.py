@@ -8,6 +8,8 @@ type by its full path (`algo.inner_lr`) and evaluates no text.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import types
 import typing
 from collections.abc import Iterator
@@ -34,6 +36,12 @@ def to_json(config: Any) -> Json:
 def from_json(kind: type[Config], value: Json, path: str = "config") -> Config:
     """The config of dataclass `kind` that `to_json` made `value` of. Raises `InputError`."""
     return _parse(kind, value, path)
+
+
+def json_hash(value: Json) -> str:
+    """sha256 of the canonical JSON (sorted keys, no blanks) of `value`."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def differences(left: Json, right: Json, path: str = "") -> Iterator[str]:

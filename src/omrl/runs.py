@@ -12,7 +12,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from typing import Any, Literal
 
 from omrl.config import Config, Json, differences, from_json, to_json
 from omrl.errors import InputError
-from omrl.files import atomic_write
+from omrl.files import atomic_write, check_room
 
 PACKAGES = (
     "omrl", "jax", "jaxlib", "numpy", "scipy", "equinox", "optax", "orbax-checkpoint", "mujoco",
@@ -101,19 +100,6 @@ def open_run(path: Path) -> Run:
     if not file.is_file():
         raise InputError(f"{path}: not a run folder, it has no config.json")
     return Run(path, _read_json(file))
-
-
-def check_room(path: Path, needed: int) -> None:
-    """Raises `InputError` unless the disk of `path`, which need not exist, has `needed` bytes."""
-    existing = next(
-        folder for folder in [path.absolute(), *path.absolute().parents] if folder.exists()
-    )
-    free = shutil.disk_usage(existing).free
-    if free < needed:
-        raise InputError(
-            f"{path}: its disk has {free / 1e9:.2f} GB free, the run needs {needed / 1e9:.2f} GB; "
-            "make room or choose another disk"
-        )
 
 
 def resolve_devices(kind: Literal["auto", "cpu", "gpu"], count: int | None = None) -> list[Any]:

@@ -15,6 +15,7 @@ from omrl.data.store import create, open_dataset, write_slice
 from omrl.envs import registry
 from omrl.envs.engine import VectorEnv
 from omrl.errors import InputError
+from omrl.files import check_room
 
 # --- Reading back ---
 
@@ -140,8 +141,8 @@ def test_a_disk_without_room_is_named_before_a_byte_is_written(tmp_path, env, co
         writer.append(1, **columns[1])
     assert not (writer.partial / "task-001").exists()
     with pytest.raises(InputError, match="needs 101 bytes"):
-        store.check_room(tmp_path / "not/yet/there", 101)
-    store.check_room(tmp_path, 100)
+        check_room(tmp_path / "not/yet/there", 101)
+    check_room(tmp_path, 100)
 
 
 def test_the_bytes_of_a_task_are_known_beforehand(env):

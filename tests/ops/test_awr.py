@@ -108,15 +108,6 @@ def test_weights_are_constants(getkey):
 # --- Losses ---
 
 
-def test_log_probability():
-    # At the mean, sigma = .2, two entries: -2 log(.2 sqrt(2 pi)) = 2 (1.609438 - .918939)
-    mean = jnp.array([0.5, -0.5])
-    assert awr.gaussian_log_prob(mean, mean, 0.2) == pytest.approx(1.380999, abs=1e-6)
-    # One deviation off in the first entry, two in the second: -(1 + 4) / 2
-    action = mean + jnp.array([0.2, -0.4])
-    assert awr.gaussian_log_prob(action, mean, 0.2) == pytest.approx(1.380999 - 2.5, abs=1e-5)
-
-
 def test_weighted_regression_loss():
     log_prob = jnp.array([-1.0, 2.0, 4.0])
     # -(3 * -1 + 1 * 2 + .5 * 4) / 3 = -1 / 3

@@ -6,6 +6,7 @@ Everything up to `task_losses` sees one task; equations are in `ops/awr.py`, ste
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from jaxtyping import Array, Float
 from omrl.algos.macaw_config import MacawConfig
 from omrl.nets.heads import PolicyNet, ValueNet
 from omrl.ops import awr, inner_loop
+from omrl.ops.gaussian import gaussian_log_prob
 from omrl.ops.inner_loop import Rates, TapsOfNet, Traces
 from omrl.types import Batch, Scalar
 
@@ -87,7 +89,8 @@ def weights(config: MacawConfig, advantage: Float[Array, " sample"]) -> Float[Ar
 
 
 def _regression(config: MacawConfig, mean: Array, action: Array, advantage: Array) -> Scalar:
-    log_prob = jax.vmap(partial(awr.gaussian_log_prob, sigma=config.sigma))(action, mean)
+    log_std = jnp.full(action.shape[-1:], math.log(config.sigma), mean.dtype)
+    log_prob = jax.vmap(gaussian_log_prob, (0, 0, None))(action, mean, log_std)
     return awr.weighted_regression_loss(log_prob, weights(config, advantage))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
 
-from omrl.data import manifest as manifests
+from omrl.config import json_hash
 from omrl.data.manifest import Manifest, TaskRecord
 from omrl.data.slice import ALL, Slice
 from omrl.data.validate import episode_returns
@@ -129,7 +129,7 @@ class Dataset:
     @property
     def hash(self) -> str:
         """Identifies the data and the selection; written into every run."""
-        return manifests.json_hash([self.manifest.hash, str(self.selection)])
+        return json_hash([self.manifest.hash, str(self.selection)])
 
     def task(self, index: int) -> TaskData:
         """The selected episodes of task `index`; `InputError` where it has none."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import importlib.metadata
 import json
 import math
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from omrl.config import json_hash
 from omrl.envs.base import EnvSpec
 from omrl.errors import InputError
 from omrl.files import atomic_write
@@ -127,12 +127,6 @@ def column_shape(name: str, spec: EnvSpec, num_rows: int, num_episodes: int) -> 
         "episode_start": (num_episodes + 1,),
     }
     return widths.get(name, (num_rows,))
-
-
-def json_hash(value: Any) -> str:
-    """sha256 of the canonical JSON (sorted keys, no blanks) of `value`."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @functools.cache

@@ -31,6 +31,7 @@ from omrl.data.growing import GrowingTask
 from omrl.data.manifest import Manifest, TaskRecord
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
+from omrl.files import check_room
 
 __all__ = ["Dataset", "TaskData", "Writer", "create", "open_dataset", "open_for_training"]
 
@@ -292,18 +293,6 @@ class Writer:
             with np.errstate(over="ignore"):  # Found as an infinity by the checks.
                 cast[name] = column.astype(dtype, copy=False)
         return cast
-
-
-def check_room(folder: Path, needed: int) -> None:
-    """`InputError` where the disk of `folder` has less than `needed` bytes available."""
-    while not folder.exists():
-        folder = folder.parent
-    available = shutil.disk_usage(folder).free
-    if needed > available:
-        raise InputError(
-            f"{folder}: needs {needed} bytes on this disk, {available} are available; free some "
-            "or write elsewhere"
-        )
 
 
 def task_bytes(spec: EnvSpec, num_rows: int, num_episodes: int, dtype: str = "float32") -> int:

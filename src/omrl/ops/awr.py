@@ -52,14 +52,6 @@ def advantage_weights(
     return jnp.exp(jnp.minimum(logit / temperature, limit))
 
 
-def gaussian_log_prob(
-    action: Float[Array, " act"], mean: Float[Array, " act"], sigma: float
-) -> Scalar:
-    """log N(a; mean, sigma^2 I), summed over the action's entries."""
-    constant = action.shape[0] * math.log(sigma * math.sqrt(2 * math.pi))
-    return -0.5 * jnp.sum(((action - mean) / sigma) ** 2) - constant
-
-
 def weighted_regression_loss(log_prob: Column, weights: Column) -> Scalar:
     """Eq. 1: minus the weighted mean log-likelihood. Unit weights give behaviour cloning."""
     return -jnp.mean(weights * log_prob)

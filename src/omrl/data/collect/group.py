@@ -107,11 +107,11 @@ class Group:
 
     def final_agents(self) -> FinalAgents:
         """The agents as they are."""
-        brains = jax.device_get(self._explorer.brains)
+        brains = self._explorer.brains
         layers = jax.vmap(self._learner.agent.actor)(brains.agent).layers
         return FinalAgents(
             np.asarray(self.tasks),
-            brains.moments.mean,
+            np.asarray(brains.moments.mean),
             np.asarray(scale(brains.moments)),
             OBS_LIMIT,
             tuple(np.asarray(layer.weight) for layer in layers),

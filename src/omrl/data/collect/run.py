@@ -33,6 +33,7 @@ from omrl.data.store import Dataset, Writer
 from omrl.envs.base import TaskEnv
 from omrl.envs.registry import make
 from omrl.errors import InputError, Stopped
+from omrl.files import check_room
 from omrl.interrupt import Interrupt
 
 Tasks = tuple[int, ...]
@@ -90,7 +91,7 @@ def collect(
         )
         console.print(plan.describe(len(tasks), len(split(tasks)[0]), room), markup=False)
         if not resume:
-            store.check_room(out, len(tasks) * plan.disk)
+            check_room(out, len(tasks) * plan.disk)
         collection = Collection(config, env, learner, store.create(out, env, command=command))
         groups = _groups(collection, tasks, split)
         done = config.steps * (len(tasks) - sum(len(group) for group, _ in groups)) + sum(
