@@ -56,7 +56,7 @@ def bench_macaw(
     devices: Sequence[Any], *, seeds: int = 1, seconds: float = 2.0, repeats: int = 5
 ) -> MacawBench:
     """Times chunks of at least `seconds` each, after one to warm up."""
-    run = _Chunks(CONFIG, devices, seeds)
+    run = Chunks(CONFIG, devices, seeds)
     compile_s = run.measure(0)
     length = max(1, int(4 / run.measure(4) * seconds))
     length = min(4096, max(1, int(length / run.measure(length) * seconds)))
@@ -73,7 +73,7 @@ def bench_macaw(
     )
 
 
-class _Chunks:
+class Chunks:
     """A training program with its state."""
 
     def __init__(self, config: MacawConfig, devices: Sequence[Any], seeds: int):
@@ -104,7 +104,7 @@ class _Chunks:
 def _plain_form_difference(devices: Sequence[Any]) -> float:
     after = []
     for form in ("low_rank", "plain"):
-        run = _Chunks(replace(CONFIG, inner_form=form), devices, 1)
+        run = Chunks(replace(CONFIG, inner_form=form), devices, 1)
         before = run.states.meta
         run.measure(AGREEMENT_STEPS)
         after.append(run.states.meta)
