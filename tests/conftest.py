@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MUJOCO_GL", "disable")
+# Tests compile far more than they compute.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
@@ -18,6 +21,9 @@ install_import_hook("omrl", "beartype.beartype")
 
 import jax
 import pytest
+
+import tiny_cheetah
+from omrl import bundle, bundled, metatrain
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -44,3 +50,39 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("needs ../shared (papers and reference data), which is not beside this clone")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def cheetah_data(tmp_path_factory) -> Path:
+    """A tiny dataset of Cheetah-Velocity; not to be changed."""
+    return tiny_cheetah.write_data(tmp_path_factory.mktemp("data") / "cheetah").path
+
+
+@pytest.fixture(scope="session")
+def cheetah_run(tmp_path_factory, cheetah_data) -> Path:
+    """The run folder of a tiny meta-training on `cheetah_data`, of seeds 0 and 1; not to be
+    changed."""
+    path = tmp_path_factory.mktemp("run") / "cheetah"
+    metatrain.start(
+        tiny_cheetah.config(), cheetah_data, path, command="omrl train tiny", quiet=True
+    )
+    return path
+
+
+@pytest.fixture
+def stand_ins(cheetah_data, cheetah_run, tmp_path, monkeypatch) -> Path:
+    """The folder of what is bundled, with tiny files in place of the real ones."""
+    folder = tmp_path / "bundled"
+    trained = metatrain.load_trained(cheetah_run)
+    monkeypatch.setattr(bundled, "FOLDER", folder)
+    bundle.write(
+        folder / "macaw-cheetah-vel",
+        trained.record,
+        trained.states,
+        seed=0,
+        data="bundled:cheetah-vel",
+        commands=("omrl train tiny",),
+        versions={"jax": jax.__version__},
+    )
+    shutil.copytree(cheetah_data, folder / "cheetah-vel")
+    return folder

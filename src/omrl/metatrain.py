@@ -14,9 +14,9 @@ from omrl import bundle, bundled
 from omrl.algorithm import Algorithm
 from omrl.algos.macaw import Macaw
 from omrl.chunk import Layout
-from omrl.context import draw_contexts
+from omrl.context import Contexts, draw_contexts
 from omrl.data.dataset import Dataset, TaskData
-from omrl.data.device import byte_budget, load, mc_return
+from omrl.data.device import DeviceData, byte_budget, load, mc_return
 from omrl.data.slice import Slice
 from omrl.data.store import open_for_training
 from omrl.envs import registry
@@ -26,7 +26,7 @@ from omrl.evaluate import evaluate
 from omrl.presets import RunConfig, RunRecord
 from omrl.protocol import EvalConfig
 from omrl.results import EvalResult
-from omrl.runs import Run, create, open_run, resolve_devices, resume
+from omrl.runs import Run, check_new, create, open_run, resolve_devices, resume
 from omrl.train import check_data, disk_bytes, load_states, train
 from omrl.types import Spec
 
@@ -113,16 +113,16 @@ def start(
     """Meta-trains into the new run folder `out`, by default on what JAX prefers; see `train` for
     `options`."""
     devices = devices or resolve_devices("auto")
+    check_new(Path(out))
     problem = open_problem(config, data)
-    spec = measure_spec(problem)
-    record = RunRecord(config, spec, str(data), problem.view.hash)
-    algorithm = build(config, spec)
-    rows = [problem.view.task(index).num_rows for index in problem.train_tasks]
-    check_data(algorithm, rows, np.array(problem.train_tasks))
+    loaded = _load(problem, report)
+    record = RunRecord(config, measure_spec(problem), str(data), problem.view.hash)
+    algorithm = build(config, record.spec)
+    check_data(algorithm, loaded.data.num_rows.tolist(), np.array(problem.train_tasks))
     layout = Layout.of(devices, config.train.seeds)
     room = disk_bytes(algorithm, layout, config.train)
     run = create(Path(out), record, command=command, devices=devices, room=room)
-    _train(run, record, problem, devices, report, options)
+    _train(run, record, problem, loaded, devices, options)
     return run
 
 
@@ -143,49 +143,62 @@ def go_on(
             f"{problem.dataset.path}: not the data that {path} began with (hash "
             f"{problem.view.hash[:12]}, not {record.data_hash[:12]}); give its folder with --data"
         )
+    loaded = _load(problem, report)
     run = resume(path, record, command=command, devices=devices)
-    _train(run, record, problem, devices, report, options)
+    _train(run, record, problem, loaded, devices, options)
     return run
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """All that a run reads from its dataset; every file was compared with its hash."""
+
+    data: DeviceData
+    contexts: Contexts
+
+
+def _load(problem: Problem, report: Callable[[str], None]) -> _Loaded:
+    config = problem.config
+    budget = byte_budget(problem.view, problem.train_tasks)
+    total = budget.pop("total")
+    large = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in budget.items() if size > 5e5)
+    report(f"data on the device: {total / 1e6:,.0f} MB ({large or 'all columns small'})")
+    seeds = config.train.seed_numbers.tolist()
+    return _Loaded(
+        load(problem.view, problem.train_tasks, discount=config.discount),
+        draw_contexts(
+            problem.dataset, problem.env, config.eval, seeds=seeds, discount=config.discount
+        ),
+    )
 
 
 def _train(
     run: Run,
     record: RunRecord,
     problem: Problem,
+    loaded: _Loaded,
     devices: Sequence[Any],
-    report: Callable[[str], None],
     options: dict[str, Any],
 ) -> None:
     config = record.run
-    budget = byte_budget(problem.view, problem.train_tasks)
-    algorithm = build(config, record.spec)
-    report(
-        f"data on the device: {budget['total'] / 1e6:,.0f} MB "
-        f"({', '.join(f'{name} {size / 1e6:,.0f}' for name, size in budget.items() if size > 1e6)})"
-    )
-    data = load(problem.view, problem.train_tasks, discount=config.discount)
     train(
         run,
-        algorithm,
+        build(config, record.spec),
         config.train,
         Layout.of(devices, config.train.seeds),
-        data,
+        loaded.data,
         np.array(problem.train_tasks),
-        evaluate=_evaluator(run, record, problem),
+        evaluate=_evaluator(run, record, problem, loaded.contexts),
         **options,
     )
 
 
 def _evaluator(
-    run: Run, record: RunRecord, problem: Problem
+    run: Run, record: RunRecord, problem: Problem, contexts: Contexts
 ) -> Callable[[Any, int], dict[str, float]]:
     """Evaluates, keeps the raw returns in the run folder, and tells the means."""
     config = record.run
     algorithm = build(config, record.spec, shots=config.eval.shots)
-    seeds = config.train.seed_numbers.tolist()
-    contexts = draw_contexts(
-        problem.dataset, problem.env, config.eval, seeds=seeds, discount=config.discount
-    )
 
     def evaluate_states(states: Any, step: int) -> dict[str, float]:
         result = evaluate(algorithm, states, problem.env, contexts, config.eval)

@@ -63,15 +63,22 @@ def create(path: Path, config: Any, *, command: str, devices: Sequence[Any], roo
     """
     from omrl import hosts
 
+    check_new(path)
     if hosts.is_main():
-        if path.exists():
-            raise InputError(f"{path}: exists; choose another folder, or go on with it: --resume")
         check_room(path, room)
         path.mkdir(parents=True)
         _write_json(path / "config.json", to_json(config))
         _record_session(path, command, devices)
     hosts.wait_for_all("run folder")
     return open_run(path)
+
+
+def check_new(path: Path) -> None:
+    """Raises `InputError` if there is a folder in the way of a new run; told by process 0 alone."""
+    from omrl import hosts
+
+    if hosts.is_main() and path.exists():
+        raise InputError(f"{path}: exists; choose another folder, or go on with it: --resume")
 
 
 def resume(path: Path, config: Any, *, command: str, devices: Sequence[Any]) -> Run:

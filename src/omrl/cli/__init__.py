@@ -16,6 +16,7 @@ COMMANDS = {
     "train": "meta-train a preset on a dataset",
     "evaluate": "adapt a trained run to test tasks and measure its returns",
     "adapt": "adapt a trained run to logged transitions and export the policy",
+    "reproduce": "run an experiment of the papers (none yet)",
     "report": "write the HTML report of a run",
     "bench": "measure speed",
 }

@@ -45,8 +45,8 @@ def main(arguments: Sequence[str], command: str) -> None:
         env_id = arguments.pop(0)
     registry.make(env_id)
     agent = Td3Config() if env_id.startswith("cheetah-vel/") else SacConfig()
-    default = CollectOptions(CollectConfig(env=env_id, agent=agent), tyro.MISSING)
-    options = parse(CollectOptions, "collect ENV", arguments, default)
+    config = CollectConfig(env=env_id, agent=agent)
+    options = parse(CollectOptions, "collect ENV", arguments, config=config)
     # The manifest's command is the one that makes this data from nothing.
     command = command.replace(" --resume", "")
     summary = run(

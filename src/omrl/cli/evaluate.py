@@ -33,8 +33,8 @@ class EvaluateOptions:
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    default = EvaluateOptions(tyro.MISSING, EvalConfig(traces=("x_velocity",)))
-    options = parse(EvaluateOptions, "evaluate", arguments, default)
+    config = EvalConfig(traces=("x_velocity",))
+    options = parse(EvaluateOptions, "evaluate", arguments, config=config)
     from omrl import bundle, bundled, metatrain
     from omrl.results import print_table
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import re
+import typing
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from omrl.errors import InputError
@@ -15,22 +17,21 @@ from omrl.errors import InputError
 Options = TypeVar("Options")
 
 
-def parse(
-    kind: type[Options], command: str, arguments: Sequence[str], default: Any = None
-) -> Options:
-    """The options as an instance of `kind`. Raises `InputError` for wrong ones."""
+def parse(kind: type[Options], command: str, arguments: Sequence[str], **defaults: Any) -> Options:
+    """The options as an instance of `kind`. Raises `InputError` for wrong ones.
+
+    `defaults` are those of fields whose default depends on what was asked for.
+    """
     import tyro
 
-    extra: Any = {} if default is None else {"default": default}
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
             return tyro.cli(
-                kind,
+                _with_defaults(kind, defaults),
                 prog=f"omrl {command}",
                 args=list(arguments),
                 config=(tyro.conf.AvoidSubcommands,),  # A union is what its default is.
-                **extra,
             )
     except SystemExit as stopped:
         if not stopped.code:  # --help
@@ -38,13 +39,25 @@ def parse(
         raise InputError(_one_line(box.getvalue(), command)) from None
 
 
+def _with_defaults(kind: type[Options], defaults: dict[str, Any]) -> type[Options]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    fields = [(name, hints[name], field(default=value)) for name, value in defaults.items()]
+    namespace = {"__doc__": kind.__doc__}
+    return dataclasses.make_dataclass(
+        kind.__name__, fields, bases=(kind,), namespace=namespace, frozen=True, kw_only=True
+    )
+
+
 def _one_line(box: str, command: str) -> str:
-    """The message of tyro's box: the part above its first rule, and the names it suggests."""
-    lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()[1:]]
-    rule = next((number for number, line in enumerate(lines) if line.startswith("──")), len(lines))
-    message, rest = " ".join(lines[:rule]).strip(), " ".join(lines[rule:])
-    _, _, suggested = rest.partition("you meant:")
-    names = [name for name in re.findall(r"--[\w.-]+", suggested) if name != "--help"]
+    """What tyro's box says below its title, and the names that it suggests further down.
+
+    Its sections are parted by rules of "─", or of "-" on a terminal that is not UTF-8.
+    """
+    text = "\n".join(line.strip("│╭╮╰╯ ") for line in box.splitlines()[1:])
+    sections = [part for part in re.split(r"^[─-]+$", text, flags=re.MULTILINE) if part.strip()]
+    message = " ".join(sections[0].split()) if sections else "wrong options"
+    suggestions = [part for part in sections[1:] if "meant" in part]
+    names = re.findall(r"--[\w.-]+", " ".join(suggestions))
     hint = f"; did you mean {' or '.join(names)}?" if names else ""
     return f"{message}{hint} (omrl {command} --help lists all)"
 

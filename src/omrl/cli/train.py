@@ -24,7 +24,7 @@ class TrainOptions:
     """Meta-train the preset. Its settings are options too: --algo.steps 1000 --train.seeds 4."""
 
     data: Path
-    """Folder of the dataset."""
+    """Folder of the dataset, or bundled:NAME."""
     out: Path
     """Folder of the new run."""
     config: Annotated[RunConfig, tyro.conf.arg(name="")]
@@ -66,8 +66,7 @@ def main(arguments: Sequence[str], command: str) -> None:
         config, rest = _read_config(Path(arguments[1])), arguments[2:]
     else:
         config, rest = preset(arguments[0]).config, arguments[1:]
-    default = TrainOptions(tyro.MISSING, tyro.MISSING, config)
-    _start(parse(TrainOptions, "train PRESET", rest, default), command)
+    _start(parse(TrainOptions, "train PRESET", rest, config=config), command)
 
 
 def _start(options: TrainOptions, command: str) -> None:

@@ -1,0 +1,263 @@
+"""The command line as a newcomer meets it: help at once, chains that work, errors of one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import tiny_cheetah
+from omrl.cli import COMMANDS, main
+from omrl.envs import registry
+from omrl.presets import PRESETS
+from omrl.results import EvalResult
+
+CPU = ["--device", "cpu"]
+
+
+def run(capsys, *arguments: object) -> str:
+    """Standard output of a command that has to succeed."""
+    capsys.readouterr()
+    code = main([str(argument) for argument in arguments])
+    output = capsys.readouterr()
+    assert code == 0, output.err
+    return output.out
+
+
+def fail(capsys, *arguments: object, code: int = 2) -> str:
+    """The one line of a command that has to fail."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == code
+    error = capsys.readouterr().err
+    assert error.startswith("omrl: error: ")
+    assert error.count("\n") == 1, error
+    return error
+
+
+# --- Help ---
+
+
+def test_help_comes_at_once():
+    program = (
+        "import sys; from omrl.cli import main; code = main(['--help']); "
+        "print(sorted({'jax', 'numpy', 'tyro', 'mujoco', 'gymnasium'} & set(sys.modules))); "
+        "sys.exit(code)"
+    )
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) < 0.3
+    *lines, imported = done.stdout.splitlines()
+    assert imported == "[]"
+    assert [line.split()[0] for line in lines[2:]] == list(COMMANDS)
+
+
+def test_the_program_and_the_module_are_the_same():
+    done = subprocess.run(
+        [sys.executable, "-m", "omrl", "nonsense"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("omrl: error: no command 'nonsense'; did you mean")
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "reproduce"])
+def test_every_command_explains_itself(name, capsys):
+    arguments = [name, "macaw-cheetah-vel", "--help"] if name == "train" else [name, "--help"]
+    try:
+        assert main(arguments) == 0
+    except SystemExit as stopped:
+        assert not stopped.code  # noqa: PT017 - tyro ends the program after --help
+    output = capsys.readouterr()
+    assert f"usage: omrl {name}" in output.out
+    assert output.err == ""
+
+
+def test_no_command_is_wrong_usage(capsys):
+    assert main([]) == 2
+    assert "usage: omrl" in capsys.readouterr().out
+
+
+# --- Lists ---
+
+
+def test_presets(capsys):
+    printed = json.loads(run(capsys, "presets", "--json"))
+    assert printed.keys() == PRESETS.keys()
+    assert printed["macaw-cheetah-vel"] == json.loads(run(capsys, "presets", "macaw-cheetah-vel"))
+    assert printed["macaw-cheetah-vel-paper"]["source"].startswith("arXiv:2008.06043")
+    assert "macaw-cheetah-vel-code" in run(capsys, "presets")
+
+
+def test_envs(capsys):
+    printed = json.loads(run(capsys, "envs", "--json"))
+    assert [row["id"] for row in printed] == list(registry.ids())
+    one = json.loads(run(capsys, "envs", "cheetah-vel/macaw-v1"))
+    assert one["hash"] == printed[0]["hash"] == tiny_cheetah.ENV.spec.hash
+    assert one["splits"]["test"] == [2, 7, 15, 23, 26]
+    assert one["tasks"][7] == [pytest.approx(0.6)]
+    assert "point-robot/oyster-v1" in run(capsys, "envs")
+
+
+# --- Train, evaluate, adapt, report ---
+
+
+def test_a_chain_of_commands(cheetah_data, tmp_path, capsys):
+    folder = tmp_path / "run"
+    options = ["--data", cheetah_data, "--out", folder, *tiny_cheetah.OPTIONS, *CPU]
+    trained = json.loads(run(capsys, "train", "macaw-cheetah-vel", *options, "--json", "--quiet"))
+    assert trained["run"] == str(folder)
+    assert trained["provenance"]["step"] == 3
+    returns = {task["index"]: task["returns"] for task in trained["tasks"]}
+    assert returns.keys() == {2, 7, 15, 23, 26}
+
+    size = ["--episodes", "1", "--context-size", "16"]
+    evaluated = json.loads(run(capsys, "evaluate", folder, *size, *CPU, "--json"))
+    assert {task["index"]: task["returns"] for task in evaluated["tasks"]} == returns
+    assert EvalResult.load(evaluated["file"]).to_json()["summary"] == evaluated["summary"]
+    table = run(capsys, "evaluate", folder, *size, *CPU, "--out", tmp_path / "other.npz")
+    assert f"raw returns: {tmp_path / 'other.npz'}" in table
+    assert (tmp_path / "other.npz").exists()
+
+    policy = tmp_path / "policy.safetensors"
+    written = ["adapt", folder, "--context", cheetah_data, "--out", policy, *size[2:], *CPU]
+    text = run(capsys, *written, "--task", "7")
+    assert "task 7 (target_velocity 0.6)" in text
+    metadata = json.loads(run(capsys, *written, "--overwrite", "--json"))
+    assert metadata["context"]["task"] == 0
+    assert "exists" in fail(capsys, *written)
+
+    assert run(capsys, "report", folder) == f"{folder / 'report.html'}\n"
+    assert "test tasks" in (folder / "report.html").read_text()
+
+    again = json.loads(run(capsys, "train", "--resume", folder, *CPU, "--json", "--quiet"))
+    assert again == trained
+    assert len((folder / "command.txt").read_text().splitlines()) == 2
+    repeated = ["--from", folder / "config.json", *options[:2], "--out", tmp_path / "again"]
+    same = json.loads(run(capsys, "train", *repeated, *CPU, "--json", "--quiet"))
+    assert same["tasks"] == trained["tasks"]
+
+
+def test_what_is_bundled_serves_as_run_and_as_data(stand_ins, tmp_path, capsys):
+    size = ["--episodes", "1", "--context-size", "16", *CPU]
+    evaluated = json.loads(run(capsys, "evaluate", "bundled:macaw-cheetah-vel", *size, "--json"))
+    assert evaluated["file"] is None
+    assert evaluated["provenance"]["dataset"] == "bundled:cheetah-vel"
+    assert "mean" in run(capsys, "evaluate", "bundled:macaw-cheetah-vel", *size)
+    assert sorted(path.name for path in stand_ins.rglob("*.npz")) == ["weights.npz"]
+    adapt = ["adapt", "bundled:macaw-cheetah-vel", "--context", "bundled:cheetah-vel"]
+    run(capsys, *adapt, "--out", tmp_path / "policy", *size[2:])
+    assert (tmp_path / "policy.safetensors").exists()
+    assert json.loads(run(capsys, "data", "info", "bundled:cheetah-vel", "--json"))["validated"]
+
+
+# --- Errors ---
+
+
+@pytest.fixture
+def train(cheetah_data, tmp_path):
+    """A training command that only needs something wrong added."""
+    folders = ["--data", cheetah_data, "--out", tmp_path / "run"]
+    return ["train", "macaw-cheetah-vel", *folders, *tiny_cheetah.OPTIONS, *CPU, "--quiet"]
+
+
+def test_names_that_do_not_exist(capsys, tmp_path):
+    assert "no experiment" in fail(capsys, "reproduce", "figure-9")
+    assert "did you mean evaluate" in fail(capsys, "evalute", "x")
+    assert "did you mean macaw-cheetah-vel" in fail(capsys, "train", "macaw-cheeta-vel")
+    assert "did you mean macaw-cheetah-dir" in fail(capsys, "presets", "macaw-cheetah-di")
+    assert "cheetah-vel/macaw-v1" in fail(capsys, "envs", "cheetah-vel/macaw")
+    out = tmp_path / "d"
+    assert "cheetah-vel/macaw-v1" in fail(capsys, "collect", "cheetah-vel/macaw", "--out", out)
+    assert "no command data 'inf'" in fail(capsys, "data", "inf")
+    assert "bundled" in fail(capsys, "evaluate", "bundled:nothing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_that_do_not_exist(capsys, train):
+    assert "did you mean --json" in fail(capsys, "envs", "--jsn")
+    assert "--algo.steps" in fail(capsys, *train, "--algo.step", "2")
+    assert "RUN" in fail(capsys, "train")
+    assert "--context" in fail(capsys, "adapt", "run")
+    assert "PATH" in fail(capsys, "evaluate")
+    assert "Expected one of ('macaw',)" in fail(capsys, "bench", "mcaw")
+
+
+def test_values_that_are_not_allowed(capsys, train):
+    assert "invalid literal for int() with base 10: 'a'" in fail(
+        capsys, *train, "--algo.steps", "a"
+    )
+    assert "steps: 0 is not 1 or more" in fail(capsys, *train, "--algo.steps", "0")
+    assert "auto" in fail(capsys, *train, "--device", "tpu")
+    assert "ascending" in fail(capsys, "evaluate", "run", "--shots", "1", "0")
+    assert "not available" in fail(capsys, "evaluate", "run", "--protocol", "explore")
+    assert "no slice 'lats-9'" in fail(capsys, *train, "--slice", "lats-9")
+    assert "split 'tets'" in fail(capsys, *train, "--eval.split", "tets")
+
+
+def test_folders_that_are_not_there_or_in_the_way(capsys, train, tmp_path, cheetah_run):
+    missing = tmp_path / "missing"
+    assert "not a dataset" in fail(capsys, *train, "--data", missing)
+    for command in ("evaluate", "report"):
+        assert str(missing) in fail(capsys, command, missing)
+    assert "not a run folder" in fail(capsys, "train", "--resume", missing)
+    assert "cannot be read as JSON" in fail(capsys, "train", "--from", missing)
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "note").write_text("keep")
+    assert "exists; choose another folder" in fail(capsys, *train)
+    assert [path.name for path in out.iterdir()] == ["note"]
+    gone = tmp_path / "without-checkpoints"
+    shutil.copytree(cheetah_run, gone, ignore=shutil.ignore_patterns("[0-9]*"))
+    assert "no checkpoint" in fail(capsys, "evaluate", gone)
+
+
+def test_a_file_that_cannot_be_written(capsys, cheetah_run, cheetah_data, tmp_path):
+    (tmp_path / "file").write_text("")
+    inside = tmp_path / "file" / "policy"
+    adapt = ["adapt", cheetah_run, "--context", cheetah_data, "--context-size", "16", *CPU]
+    assert "File exists" in fail(capsys, *adapt, "--out", inside)
+
+
+def test_data_that_does_not_fit(capsys, train, cheetah_data, tmp_path):
+    assert "121 rows" in fail(capsys, *train, "--algo.inner-batch.size", "121")
+    assert "another MDP" in fail(capsys, *train, "--env", "cheetah-vel/nopos-v1")
+    damaged = tmp_path / "damaged"
+    shutil.copytree(cheetah_data, damaged)
+    reward = np.load(damaged / "task-003" / "reward.npy")
+    reward[5] = np.nan
+    np.save(damaged / "task-003" / "reward.npy", reward)
+    assert "sha256" in fail(capsys, *train, "--data", damaged)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_of_another_config(capsys, cheetah_run, cheetah_data, tmp_path):
+    edited = tmp_path / "edited"
+    shutil.copytree(cheetah_run, edited)
+    config = json.loads((edited / "config.json").read_text())
+    config["run"]["algo"]["sigma"] = 0.3
+    (edited / "config.json").write_text(json.dumps(config))
+    assert "another config: run.algo.sigma: 0.2 is not 0.3" in fail(capsys, "evaluate", edited)
+    config["run"]["algo"]["sigmas"] = 0.3
+    (edited / "config.json").write_text(json.dumps(config))
+    assert "run.algo.sigmas: no such field" in fail(capsys, "train", "--resume", edited, *CPU)
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="this machine has a GPU")
+def test_a_gpu_that_is_not_there(capsys, train, cheetah_run):
+    for command in (train[:-3], ["evaluate", cheetah_run], ["bench", "macaw"]):
+        error = fail(capsys, *command, "--device", "gpu")
+        assert "pip install 'omrl[cuda]'" in error
+
+
+def test_more_devices_than_there_are(capsys, train):
+    assert "devices: 99 were asked for" in fail(capsys, *train, "--devices", "99")
