@@ -19,7 +19,7 @@ demo: $(STAMP)
 	$(BIN)/omrl demo
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks
