@@ -229,7 +229,7 @@ def test_a_file_that_cannot_be_written(capsys, cheetah_run, cheetah_data, tmp_pa
 
 
 def test_data_that_does_not_fit(capsys, train, cheetah_data, tmp_path):
-    assert "121 rows" in fail(capsys, *train, "--algo.inner-batch.size", "121")
+    assert "281 rows" in fail(capsys, *train, "--algo.inner-batch.size", "281")
     assert "another MDP" in fail(capsys, *train, "--env", "cheetah-vel/nopos-v1")
     damaged = tmp_path / "damaged"
     shutil.copytree(cheetah_data, damaged)

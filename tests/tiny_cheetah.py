@@ -19,7 +19,7 @@ from omrl.envs.base import TaskEnv
 from omrl.presets import PRESETS, RunConfig
 
 ENV = registry.make("cheetah-vel/macaw-v1")
-EPISODES, LENGTH = 6, 20
+EPISODES, LENGTH = 14, 20
 """Of each task; episodes may be cut off before the horizon."""
 
 OPTIONS = shlex.split(

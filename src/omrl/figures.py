@@ -1,7 +1,7 @@
-"""The figures of a report, each a self-contained SVG. Colours are those of Okabe and Ito.
+"""The figures of a report, each a self-contained SVG, or a PNG if asked for.
 
-Drawn through matplotlib's object interface: no window, no global figure, the same bytes for the
-same numbers.
+Colours are those of Okabe and Ito. Drawn through matplotlib's object interface: no window, no
+global figure, the same bytes for the same numbers.
 """
 
 from __future__ import annotations
@@ -48,22 +48,23 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def _svg(draw: Callable[..., Figure]) -> Callable[..., bytes]:
-    """Runs `draw` in our style and returns its figure as SVG."""
+def _image(draw: Callable[..., Figure]) -> Callable[..., bytes]:
+    """Runs `draw` in our style and returns its figure as SVG, with `png=True` as PNG."""
 
     @wraps(draw)
-    def drawn(*args: Any) -> bytes:
+    def drawn(*args: Any, png: bool = False) -> bytes:
         from matplotlib import rc_context  # takes 1.1 s
 
+        kind, dated = ("png", "Software") if png else ("svg", "Date")
         with rc_context(_STYLE):
             buffer = io.BytesIO()
-            draw(*args).savefig(buffer, format="svg", metadata={"Date": None})
+            draw(*args).savefig(buffer, format=kind, dpi=200, metadata={dated: None})
         return buffer.getvalue()
 
     return drawn
 
 
-@_svg
+@_image
 def per_task_bars(result: EvalResult) -> Figure:
     """Return per task: before, after the last shot, behaviour, oracle; error bars over seeds."""
     shots = dict.fromkeys((result.config.shots[0], result.config.shots[-1]))
@@ -86,7 +87,7 @@ def per_task_bars(result: EvalResult) -> Figure:
     return figure
 
 
-@_svg
+@_image
 def adaptation_curve(result: EvalResult) -> Figure:
     """Return over adaptation rounds: mean with its interval, every task, baselines."""
     shots = result.config.shots
@@ -111,7 +112,7 @@ def adaptation_curve(result: EvalResult) -> Figure:
     return figure
 
 
-@_svg
+@_image
 def speed_over_time(result: EvalResult) -> Figure:
     """Forward speed before and after adaptation against the task's target, mean over seeds."""
     trace, shots = result.traces["x_velocity"], result.config.shots
@@ -136,7 +137,7 @@ def speed_over_time(result: EvalResult) -> Figure:
     return figure
 
 
-@_svg
+@_image
 def return_over_updates(results: Sequence[EvalResult]) -> Figure:
     """Mean return of the first and last shot over training, with its interval."""
     figure, axes = _panel()
@@ -157,7 +158,7 @@ def return_over_updates(results: Sequence[EvalResult]) -> Figure:
     return figure
 
 
-@_svg
+@_image
 def metrics_over_updates(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Every training metric of the log: mean over seeds, band from the lowest to the highest."""
     names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
@@ -231,7 +232,7 @@ def _by_parameters(result: EvalResult) -> list[int]:
 
 
 def _parameters(result: EvalResult, task: int) -> str:
-    return ", ".join(f"{value:.3g}" for value in result.task_parameters[task])
+    return ", ".join(f"{value:.4g}" for value in result.task_parameters[task])
 
 
 def _with_unit(name: str) -> str:
