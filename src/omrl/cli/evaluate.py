@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from omrl.cli.options import DeviceOptions, parse, print_json
+from omrl.config import json_hash, to_json
 from omrl.protocol import EvalConfig
 
 
@@ -33,18 +34,21 @@ class EvaluateOptions:
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    config = EvalConfig(traces=("x_velocity",))
-    options = parse(EvaluateOptions, "evaluate", arguments, config=config)
+    options = parse(EvaluateOptions, "evaluate", arguments, config=EvalConfig())
+    config = options.config
     from omrl import bundle, bundled, metatrain
     from omrl.results import print_table
 
     trained = metatrain.load_trained(
-        options.run, options.compute.resolve(), step=options.step, shots=options.config.shots
+        options.run, options.compute.resolve(), step=options.step, shots=config.shots
     )
-    result = metatrain.evaluate_trained(trained, options.data, options.config)
+    if not config.traces:
+        config = replace(config, traces=trained.record.run.eval.traces)
+    result = metatrain.evaluate_trained(trained, options.data, config)
     out = options.out
     if out is None and not bundle.is_bundle(bundled.resolve(options.run)):
-        out = options.run / "eval" / f"{_name(options.config)}-{trained.step:08d}.npz"
+        name = f"{config.protocol}-{json_hash(to_json(config))[:8]}-{trained.step:08d}.npz"
+        out = options.run / "eval" / name
     if out is not None:
         result.save(out)
     if options.json:
@@ -53,14 +57,3 @@ def main(arguments: Sequence[str], command: str) -> None:
     print_table(result)
     if out is not None:
         print(f"\nraw returns: {out}")
-
-
-def _name(config: EvalConfig) -> str:
-    """A file name that tells evaluations of one run apart."""
-    import hashlib
-    import json
-
-    from omrl.config import to_json
-
-    digest = hashlib.sha256(json.dumps(to_json(config), sort_keys=True).encode()).hexdigest()
-    return f"{config.protocol}-{digest[:8]}"
