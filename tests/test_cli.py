@@ -210,7 +210,7 @@ def test_folders_that_are_not_there_or_in_the_way(capsys, train, tmp_path, cheet
     for command in ("evaluate", "report"):
         assert str(missing) in fail(capsys, command, missing)
     assert "not a run folder" in fail(capsys, "train", "--resume", missing)
-    assert "cannot be read as JSON" in fail(capsys, "train", "--from", missing)
+    assert "cannot read" in fail(capsys, "train", "--from", missing)
     out = tmp_path / "run"
     out.mkdir()
     (out / "note").write_text("keep")

@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from omrl.checkpoint import leaf_names
-from omrl.config import from_json, json_hash, to_json
+from omrl.config import from_json, json_hash, read_json, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.presets import RunRecord
@@ -141,13 +141,8 @@ def read(folder: Path) -> Bundle:
 
 
 def _read_manifest(path: Path) -> Manifest:
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        expected = fields.pop("sha256")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, AttributeError) as error:
-        raise InputError(f"{path} is not the manifest of a bundle: {error}") from error
+    fields = read_json(path)
+    expected = fields.pop("sha256", None) if isinstance(fields, dict) else None
     manifest = from_json(Manifest, fields, str(path))
     if manifest.format != FORMAT:
         raise InputError(f"{path} has format {manifest.format!r}, this version reads {FORMAT!r}")
@@ -237,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         trained = metatrain.load_trained(options.run, jax.devices()[:1], step=options.step)
         commands = (options.run / "command.txt").read_text(encoding="utf-8").splitlines()
-        sessions = json.loads((options.run / "versions.json").read_text(encoding="utf-8"))
+        sessions = read_json(options.run / "versions.json")
         write(
             options.out,
             trained.record,

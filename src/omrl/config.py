@@ -13,6 +13,7 @@ import json
 import types
 import typing
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 from omrl.errors import InputError
@@ -36,6 +37,20 @@ def to_json(config: Any) -> Json:
 def from_json(kind: type[Config], value: Json, path: str = "config") -> Config:
     """The config of dataclass `kind` that `to_json` made `value` of. Raises `InputError`."""
     return _parse(kind, value, path)
+
+
+def read_json(path: Path) -> Json:
+    """Contents of a JSON file. Raises `InputError`, also for NaN and infinity."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def json_hash(value: Json) -> str:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from omrl.config import Config, Json, differences, from_json, to_json
+from omrl.config import Config, Json, differences, from_json, read_json, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write, check_room
 
@@ -106,7 +106,7 @@ def open_run(path: Path) -> Run:
     file = path / "config.json"
     if not file.is_file():
         raise InputError(f"{path}: not a run folder, it has no config.json")
-    return Run(path, _read_json(file))
+    return Run(path, read_json(file))
 
 
 def resolve_devices(kind: Literal["auto", "cpu", "gpu"], count: int | None = None) -> list[Any]:
@@ -156,7 +156,7 @@ def session(devices: Sequence[Any]) -> dict[str, Json]:
 
 def _record_session(path: Path, command: str, devices: Sequence[Any]) -> None:
     file = path / "versions.json"
-    sessions = [*(_read_json(file) if file.exists() else []), session(devices)]
+    sessions = [*(read_json(file) if file.exists() else []), session(devices)]
     first, last = sessions[0], sessions[-1]
     changed = [
         f"{name} {first.get(name)} -> {last[name]}"
@@ -177,17 +177,6 @@ def _record_session(path: Path, command: str, devices: Sequence[Any]) -> None:
 def _write_json(path: Path, value: Json) -> None:
     with atomic_write(path) as file:
         file.write((json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
-
-
-def _read_json(path: Path) -> Json:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error})") from None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _version(package: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from omrl.cli.options import DeviceOptions, parse, print_json
-from omrl.config import from_json
+from omrl.config import from_json, read_json
 from omrl.errors import InputError
 from omrl.presets import RunConfig, preset
 
@@ -120,10 +119,7 @@ def _show(run: Path, as_json: bool) -> None:
 
 def _read_config(path: Path) -> RunConfig:
     """The config in a run's config.json, or a config alone."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON: {error}") from None
+    value = read_json(path)
     if isinstance(value, dict) and "run" in value:
         value = value["run"]
     return from_json(RunConfig, value, str(path))
