@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from tyro.conf import Positional
 
+from omrl import bundled
 from omrl.cli.options import parse
 from omrl.data import manifest as manifests
 from omrl.data import validate as validation
@@ -70,15 +71,16 @@ def info(options: InfoOptions) -> None:
 
 def validate(options: ValidateOptions) -> None:
     """Print every finding; `InputError` if there is any. A clean result is put on record."""
-    manifest = manifests.read(options.path)
+    path = bundled.resolve(options.path)
+    manifest = manifests.read(path)
     env = _known_env(manifest)
     if env is not None:
-        check_mdp(options.path, manifest, env)
-    report = validation.validate(options.path, manifest, env)
+        check_mdp(path, manifest, env)
+    report = validation.validate(path, manifest, env)
     _print_report(report, options.json)
-    validation.raise_first(options.path, report.findings)
+    validation.raise_first(path, report.findings)
     if env is not None:
-        validation.record(options.path, manifest, report)
+        validation.record(path, manifest, report)
 
 
 def slice_dataset(options: SliceOptions, command: str) -> None:
