@@ -39,7 +39,7 @@ def test_an_existing_folder_is_refused(tmp_path):
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(InputError, match=r"GB free, the run needs 1000000000\.00 GB"):
+    with pytest.raises(InputError, match=r"needs 1,000,000,000,000,000,000 bytes on this disk"):
         runs.create(tmp_path / "a" / "b", ToyConfig(), command="", devices=CPU, room=10**18)
     assert list(tmp_path.iterdir()) == []
 
