@@ -28,11 +28,19 @@ COMMAND = "omrl demo"
 _PRESET = PRESETS["macaw-cheetah-vel"].config
 DEMO_CONFIG: RunConfig = replace(
     _PRESET,
-    algo=replace(_PRESET.algo, steps=2_500),
+    algo=replace(
+        _PRESET.algo,
+        steps=4_500,
+        latent=16,
+        policy_lr=6e-4,
+        value_lr=3e-4,
+        outer_batch=replace(_PRESET.algo.outer_batch, size=256),
+    ),
     train=TrainConfig(keep=1),
 )
-"""What is meta-trained from scratch: the preset, for as many steps as two cores make in two
-minutes, on a hundredth of the data."""
+"""What is meta-trained from scratch: the preset, made for the two to three minutes that 4,500 steps
+take on two cores. Latents of 16 in place of 100 are faster and, in so few steps, learn better
+(-58 against -70 on the validation tasks, on which this was chosen)."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,7 @@ def introduction(config: RunConfig) -> str:
         "A policy that was meta-trained on logged data of 35 half-cheetah tasks now meets 5 target "
         "speeds it never saw: it takes one gradient step on 256 logged transitions of each, and "
         "runs in MuJoCo before and after. Then another one is meta-trained here from scratch, "
-        f"{config.algo.steps:,} steps in about two minutes, and does the same."
+        f"{config.algo.steps:,} steps in a few minutes, and does the same."
     )
 
 
