@@ -282,7 +282,8 @@ class _Trainer:
             seconds=self._seconds(),
             steps_per_s=speed,
         )
-        loss = next((name for name in metrics if name.endswith("loss")), next(iter(metrics)))
+        losses = [name for name in ("policy_loss", *metrics) if name in metrics and "loss" in name]
+        loss = (losses or list(metrics))[0]
         self.progress.update(stage.name, at.step, speed, float(np.mean(metrics[loss])))
 
     def _train_chunk(self, stage: Stage, length: int) -> tuple[Any, Any, Any]:
