@@ -111,6 +111,7 @@ def test_envs(capsys):
 # --- Train, evaluate, adapt, report ---
 
 
+@pytest.mark.slow
 def test_a_chain_of_commands(cheetah_data, tmp_path, capsys):
     folder = tmp_path / "run"
     options = ["--data", cheetah_data, "--out", folder, *tiny_cheetah.OPTIONS, *CPU]

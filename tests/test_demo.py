@@ -73,6 +73,7 @@ def test_without_bundled_files_nothing_is_touched(result, tmp_path, monkeypatch)
     assert result.report.exists()
 
 
+@pytest.mark.slow
 def test_the_command(stand_ins, tmp_path, monkeypatch, capsys):
     longer = dataclasses.replace(CONFIG, algo=dataclasses.replace(CONFIG.algo, steps=5))
     monkeypatch.setattr(demo, "DEMO_CONFIG", longer)
