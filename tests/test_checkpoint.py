@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,6 +90,10 @@ def test_a_reader_leaves_a_save_in_progress_alone(checkpoints, tmp_path):
     reader.close()
     assert unfinished.exists()
     Checkpoints(tmp_path).close()
+    # Orbax removes it in a thread of its own, which `close` does not wait for.
+    deadline = time.monotonic() + 30
+    while unfinished.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert not unfinished.exists()
 
 
