@@ -20,7 +20,7 @@ demo: $(STAMP)
 	$(BIN)/omrl demo
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist loadfile --reruns 2
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks

@@ -19,6 +19,9 @@ from omrl.checkpoint import Checkpoints, leaf_hashes, leaf_names
 from omrl.chunk import Layout
 from omrl.errors import InputError
 
+# Reading damaged files leaves exceptions in Orbax's threads, which Python reports on collection.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 CONFIG = {"algo": {"lr": 0.1, "layers": [3, 4]}, "name": "toy"}
 
 
