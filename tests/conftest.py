@@ -27,8 +27,6 @@ from omrl import bundle, bundled, metatrain
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-SHARED = ROOT.parent / "shared"
-
 
 @pytest.fixture
 def getkey():
@@ -42,14 +40,6 @@ def x64():
     """64-bit arrays, for comparisons that rounding would blur."""
     with jax.enable_x64(True):
         yield
-
-
-@pytest.fixture
-def shared() -> Path:
-    """The folder with papers and reference data beside the repository; absent in most clones."""
-    if not SHARED.is_dir():
-        pytest.skip("needs ../shared (papers and reference data), which is not beside this clone")
-    return SHARED
 
 
 @pytest.fixture(scope="session")

@@ -229,7 +229,6 @@ def test_a_copy_without_bundled_files_says_so(tmp_path, monkeypatch):
 # --- The real one ---
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real checkpoint is not bundled yet")
 def test_the_bundled_checkpoint_adapts_to_unseen_tasks():
     assert sum(path.stat().st_size for path in REAL.iterdir()) <= 10 * 2**20
     trained = metatrain.load_trained("bundled:macaw-cheetah-vel")

@@ -102,9 +102,6 @@ def test_the_settings_are_the_preset_made_short():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not all(path.is_dir() for path in REAL), reason="the real demo files are not bundled yet"
-)
 def test_the_real_files_serve_the_real_settings(tmp_path):
     config = dataclasses.replace(
         demo.DEMO_CONFIG,

@@ -125,7 +125,7 @@ def test_learns_the_best_action_of_a_bandit(getkey):
         batches = Step(obs, action, reward, obs, jnp.ones((2, 64), bool))
         return agent.update(state, batches, update_key), None
 
-    keys = jax.random.split(getkey(), 2000)
+    keys = jax.random.split(getkey(), 3000)
     state = jax.jit(lambda s: jax.lax.scan(step, s, keys)[0])(agent.init(getkey()))
     action = agent.act(state, jnp.zeros(1), keys[0], True)
     np.testing.assert_allclose(action, best, atol=0.1)

@@ -75,11 +75,7 @@ def _start(options: TrainOptions, command: str) -> None:
         options.config,
         options.data,
         options.out,
-        command=command,
-        devices=options.compute.resolve(),
-        report=_say(options.quiet),
-        wandb=options.wandb,
-        quiet=options.quiet,
+        **_how(options, command),
     )
     _show(run.path, options.json)
 
@@ -90,17 +86,20 @@ def _resume(options: ResumeOptions, command: str) -> None:
     run = metatrain.go_on(
         options.resume,
         data=options.data,
-        command=command,
-        devices=options.compute.resolve(),
-        report=_say(options.quiet),
-        wandb=options.wandb,
-        quiet=options.quiet,
+        **_how(options, command),
     )
     _show(run.path, options.json)
 
 
-def _say(quiet: bool) -> Any:
-    return (lambda text: None) if quiet else lambda text: print(text, file=sys.stderr)
+def _how(options: TrainOptions | ResumeOptions, command: str) -> dict[str, Any]:
+    """What starting a run and going on with one have in common."""
+    return {
+        "command": command,
+        "devices": options.compute.resolve(),
+        "report": lambda text: None if options.quiet else print(text, file=sys.stderr),
+        "wandb": options.wandb,
+        "quiet": options.quiet,
+    }
 
 
 def _show(run: Path, as_json: bool) -> None:
