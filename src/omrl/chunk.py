@@ -38,6 +38,10 @@ BLOCK = 16
 """Updates whose batches are drawn together: on a GPU drawing costs launches, not work. It cannot
 change a result."""
 
+COMPILER_OPTIONS = {"gpu": {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}}
+"""By platform. Kernels that do not need each other's results run at the same time; XLA's default is
+one after the other, and an update of small networks is hundreds of kernels that fill no GPU."""
+
 _INIT = 2**32 - 1
 """Folded into a seed's key for its initial state: never an update number, which is an int32."""
 
@@ -142,7 +146,10 @@ def program(stage: Stage, layout: Layout) -> Callable[..., tuple[Any, Metrics, A
     # Said, not left to the compiler: outputs placed otherwise than inputs compile a second time.
     # Metrics go to every process, since all of them judge the same numbers.
     placed = (layout.by_seed, layout.replicated, layout.replicated)
-    return jax.jit(partial(_train_chunk, stage, layout), out_shardings=placed)
+    options = COMPILER_OPTIONS.get(layout.mesh.devices.flat[0].platform)
+    return jax.jit(
+        partial(_train_chunk, stage, layout), out_shardings=placed, compiler_options=options
+    )
 
 
 def _train_chunk(
