@@ -4,7 +4,9 @@ An environment step is: warm start of the solver zeroed, then `frame_skip` physi
 action. So it is a pure function of the state, and a Python loop over `mj_step` with a zeroed warm
 start gives the same bits, whatever the number of threads, the batch size and the order.
 
-A state is MuJoCo's full physics state: time, qpos, qvel (and activations where a model has them).
+A state is MuJoCo's full physics state: time, qpos, qvel (and activations where a model has them),
+then, where a family needs them, columns derived from the model's sensors in the last physics step
+(contact forces, for instance: they are no function of the physics state alone).
 """
 
 # MuJoCo ships no type stubs.
@@ -16,6 +18,7 @@ import functools
 import hashlib
 import importlib.util
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import mujoco
@@ -61,12 +64,33 @@ def _asset(file_name: str, sha256: str) -> str:
     return content.decode()
 
 
-class MujocoPhysics(Physics):
-    """One model for all environments of the batch."""
+Derive = Callable[[Float64[np.ndarray, "row sensor"]], Float64[np.ndarray, "row column"]]
+ModelOf = Callable[[Float64[np.ndarray, " parameter"]], mujoco.MjModel]
 
-    def __init__(self, model: mujoco.MjModel, frame_skip: int, num_threads: int):
+
+class MujocoPhysics(Physics):
+    """A batch of environments of one model, or of models that differ in their numbers only."""
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        frame_skip: int,
+        num_threads: int,
+        *,
+        derive: Derive | None = None,
+        model_of: ModelOf | None = None,
+    ):
+        """
+        Args:
+            derive: the last columns of a state from the sensors. MuJoCo evaluates sensors at the
+                start of a physics step, here of the last one (with RK4: at its first stage).
+            model_of: the model of a task, the same object for equal tasks; None: `model` for all.
+        """
         self._model = model
         self._frame_skip = frame_skip
+        self._derive = derive
+        self._model_of = model_of
+        self._num_physics = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
         # A pool of zero threads runs on the calling one.
         self._pool = rollout.Rollout(nthread=num_threads if num_threads > 1 else 0)
         self._scratch = [mujoco.MjData(model) for _ in range(num_threads)]
@@ -82,14 +106,27 @@ class MujocoPhysics(Physics):
         rows = np.flatnonzero(active)
         next_states = states.copy()
         if rows.size:
-            start = states[rows]
-            if not np.isfinite(start).all():
-                raise ValueError("states must be finite")
-            path = np.empty((rows.size, self._frame_skip, states.shape[1]))
-            self._pool.rollout(self._model, self._scratch, start, actions[rows, None], state=path)
+            start = states[rows, : self._num_physics]
+            self._check_finite(rows, start)
+            models = self._model
+            if self._model_of is not None:
+                models = [self._model_of(task) for task in tasks[rows]]
+            path = np.empty((rows.size, self._frame_skip, self._num_physics))
+            num_sensors = self._model.nsensordata if self._derive else 0
+            sensors = np.empty((rows.size, self._frame_skip, num_sensors)) if num_sensors else None
+            self._pool.rollout(
+                models, self._scratch, start, actions[rows, None], state=path, sensordata=sensors
+            )
             self._check(rows, start, path[:, -1])
-            next_states[rows] = path[:, -1]
+            next_states[rows, : self._num_physics] = path[:, -1]
+            if self._derive is not None and sensors is not None:
+                next_states[rows, self._num_physics :] = self._derive(sensors[:, -1])
         return next_states
+
+    def _check_finite(self, rows: np.ndarray, start: Float64[np.ndarray, "row state"]) -> None:
+        bad = np.flatnonzero(~np.isfinite(start).all(axis=1))
+        if bad.size:
+            raise ValueError(f"states must be finite; that of environment {rows[bad[0]]} is not")
 
     def _check(
         self,
