@@ -246,8 +246,10 @@ def test_divergence_raises_and_leaves_no_trace(num_threads, tmp_path, monkeypatc
         # The scratch memory that met the divergence serves the next step as if nothing happened.
         np.testing.assert_array_equal(physics.step(states, command, TASKS[:3], active), expected)
         wild[1, 10:] = np.nan
-        with pytest.raises(ValueError, match="states must be finite"):
+        with pytest.raises(ValueError, match="must be finite; that of environment 1 is not"):
             physics.step(wild, command, TASKS[:3], active)
+        with pytest.raises(ValueError, match=r"need actions of shape \(3, 6\), not \(3, 5\)"):
+            physics.step(states, command[:, :5], TASKS[:3], active)
     assert os.listdir(tmp_path) == []  # no MUJOCO_LOG.TXT
 
 

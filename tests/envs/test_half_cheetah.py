@@ -40,6 +40,14 @@ def test_oyster_tasks_are_the_released_list():
     np.testing.assert_allclose([test.min(), test.max()], [0.083, 2.978], atol=5e-4)
 
 
+def test_csro_tasks_and_new_ones_start_at_one():
+    env = make("cheetah-vel/csro-v1")
+    assert env.splits == {"train": tuple(range(30)), "test": tuple(range(30, 40))}
+    drawn = np.concatenate([env.tasks, env.sample_tasks(np.random.default_rng(0), 1000)])
+    assert 1.0 < drawn.min() < 1.01
+    assert 2.99 < drawn.max() < 3.0
+
+
 @pytest.mark.parametrize(
     ("version", "train", "test"),
     [

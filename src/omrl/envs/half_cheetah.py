@@ -89,12 +89,14 @@ class CheetahVel(HalfCheetah):
     spec: EnvSpec
     task_table: tuple[tuple[float, ...], ...]
     split_table: tuple[tuple[str, tuple[int, ...]], ...]
+    slowest: float = 0.0
+    """Of new tasks [m/s]."""
 
     def sample_tasks(
         self, rng: np.random.Generator, num: int
     ) -> Float64[np.ndarray, "{num} parameter"]:
-        """v ~ U(0, 3) m/s."""
-        return rng.uniform(0.0, 3.0, (num, 1))
+        """v ~ U(slowest, 3) m/s."""
+        return rng.uniform(self.slowest, 3.0, (num, 1))
 
     def reward(
         self,
@@ -174,6 +176,8 @@ _GRID = np.linspace(0.075, 3.0, 40)
 _GRID_TEXT = "linspace(0.075, 3, 40); new tasks U(0, 3)"
 # The generator of the reference code: equal to the released list in every digit.
 _OYSTER_TARGETS = np.random.RandomState(1337).uniform(0.0, 3.0, 130)
+# CSRO and ER-TRL train on U(1, 3) but released no list.
+_CSRO_TARGETS = np.random.RandomState(1337).uniform(1.0, 3.0, 40)
 _MACAW_TEST = (2, 7, 15, 23, 26)
 _MACAW_VALIDATION = (5, 12, 19, 29, 34)
 """Of the training tasks: presets are chosen on these, never on the test tasks."""
@@ -196,6 +200,7 @@ def _velocity(
     targets: np.ndarray = _GRID,
     task_distribution: str = _GRID_TEXT,
     observe_position: bool = True,
+    slowest: float = 0.0,
 ) -> CheetahVel:
     spec = _spec(
         f"cheetah-vel/{version}",
@@ -205,7 +210,7 @@ def _velocity(
         observe_position=observe_position,
     )
     table = tuple((float(target),) for target in targets)
-    return CheetahVel(spec, table, tuple(splits.items()))
+    return CheetahVel(spec, table, tuple(splits.items()), slowest)
 
 
 def _sparse(stride: int) -> CheetahVel:
@@ -234,6 +239,13 @@ ENVIRONMENTS: tuple[TaskEnv, ...] = (
         {"train": tuple(range(100)), "test": tuple(range(100, 130))},
         _OYSTER_TARGETS,
         "U(0, 3), drawn by numpy RandomState(1337)",
+    ),
+    _velocity(
+        "csro-v1",
+        {"train": tuple(range(30)), "test": tuple(range(30, 40))},
+        _CSRO_TARGETS,
+        "U(1, 3), drawn by numpy RandomState(1337)",
+        slowest=1.0,
     ),
     _velocity("ood-0-2-v1", {"train": tuple(range(26)), "test": tuple(range(27, 40))}),
     _velocity("ood-0-2-code-v1", {"train": tuple(range(26)), "test": tuple(range(26, 40))}),

@@ -86,7 +86,7 @@ class MujocoPhysics(Physics):
                 start of a physics step, here of the last one (with RK4: at its first stage).
             model_of: the model of a task, the same object for equal tasks; None: `model` for all.
         """
-        self._model = model
+        self.model = model
         self._frame_skip = frame_skip
         self._derive = derive
         self._model_of = model_of
@@ -102,20 +102,34 @@ class MujocoPhysics(Physics):
         tasks: Float64[np.ndarray, "env parameter"],
         active: Bool[np.ndarray, " env"],
     ) -> Float64[np.ndarray, "env state"]:
-        """See `Physics.step`. Raises ValueError for states that are not finite."""
+        """See `Physics.step`. ValueError for wrong shapes and for states that are not finite."""
+        if actions.shape != (len(states), self.model.nu) or len(active) != len(states):
+            raise ValueError(
+                f"{len(states)} environments need actions of shape ({len(states)}, "
+                f"{self.model.nu}), not {actions.shape}"
+            )
         rows = np.flatnonzero(active)
         next_states = states.copy()
         if rows.size:
-            start = states[rows, : self._num_physics]
+            start = np.ascontiguousarray(states[rows, : self._num_physics])
             self._check_finite(rows, start)
-            models = self._model
-            if self._model_of is not None:
+            if self._model_of is None:
+                models = [self.model] * rows.size
+            else:
                 models = [self._model_of(task) for task in tasks[rows]]
             path = np.empty((rows.size, self._frame_skip, self._num_physics))
-            num_sensors = self._model.nsensordata if self._derive else 0
+            num_sensors = self.model.nsensordata if self._derive else 0
             sensors = np.empty((rows.size, self._frame_skip, num_sensors)) if num_sensors else None
+            # The checks would take as long as a tenth of the physics of 64 half-cheetahs.
             self._pool.rollout(
-                models, self._scratch, start, actions[rows, None], state=path, sensordata=sensors
+                models,
+                self._scratch,
+                start,
+                np.repeat(actions[rows, None].astype(np.float64), self._frame_skip, axis=1),
+                nstep=self._frame_skip,
+                skip_checks=True,
+                state=path,
+                sensordata=sensors,
             )
             self._check(rows, start, path[:, -1])
             next_states[rows, : self._num_physics] = path[:, -1]
@@ -135,7 +149,7 @@ class MujocoPhysics(Physics):
         end: Float64[np.ndarray, "row state"],
     ) -> None:
         """MuJoCo resets a diverged simulation silently; its clock, column 0, gives it away."""
-        timestep = self._model.opt.timestep
+        timestep = self.model.opt.timestep
         late = np.abs(end[:, 0] - start[:, 0] - self._frame_skip * timestep) > 0.5 * timestep
         failed = np.flatnonzero(late | ~np.isfinite(end).all(axis=1))
         if failed.size:
