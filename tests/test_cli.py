@@ -190,7 +190,7 @@ def test_options_that_do_not_exist(capsys, train):
     assert "RUN" in fail(capsys, "train")
     assert "--context" in fail(capsys, "adapt", "run")
     assert "PATH" in fail(capsys, "evaluate")
-    assert "Expected one of ('macaw',)" in fail(capsys, "bench", "mcaw")
+    assert "did you mean macaw" in fail(capsys, "bench", "mcaw")
 
 
 def test_values_that_are_not_allowed(capsys, train):

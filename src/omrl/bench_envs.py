@@ -1,7 +1,11 @@
 """How fast environments step: in our batches, in Gymnasium's, and in MuJoCo alone."""
 
+# MuJoCo ships no type stubs.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +19,7 @@ from mujoco import rollout
 from omrl.envs.engine import available_cpus, initial_states
 from omrl.envs.gym_wrapper import GymVectorEnv
 from omrl.envs.registry import make
+from omrl.errors import InputError
 
 MATCHING = {"cheetah": ("cheetah-vel/macaw-v1", "HalfCheetah-v5")}
 """Our environment and Gymnasium's of the same physics."""
@@ -57,6 +62,8 @@ def bench_envs(
 
 def _measure(family: str, num_envs: int, seconds: float) -> EnvSpeed:
     env_id, gym_id = MATCHING[family]
+    if importlib.util.find_spec("imageio") is None:
+        raise InputError("Gymnasium's MuJoCo environments need imageio: pip install imageio")
     threads = min(available_cpus(), num_envs)
     single = (lambda: gymnasium.make(gym_id),)
     batches = {
@@ -97,7 +104,7 @@ def _bare(env_id: str, num_envs: int, threads: int) -> Callable[[], object]:
     env = make(env_id)
     physics = env.physics(threads)
     physics.close()
-    model, frame_skip = physics.model, env.spec.frame_skip  # pyright: ignore[reportAttributeAccessIssue]
+    model, frame_skip = physics.model, env.spec.frame_skip
     size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
     pool = rollout.Rollout(nthread=threads if threads > 1 else 0)
     scratch = [mujoco.MjData(model) for _ in range(threads)]

@@ -10,6 +10,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from omrl.envs import gym_wrapper
 from omrl.envs.engine import advance
+from omrl.envs.gym_hook import gymnasium_id
 from omrl.envs.registry import ids, make
 from omrl.errors import InputError
 
@@ -20,12 +21,15 @@ POINT = "omrl/point-robot.oyster-v1"
 @pytest.mark.filterwarnings("ignore:.*A Box observation space m(in|ax)imum value is.*infinity")
 @pytest.mark.parametrize("env_id", ids())
 def test_check_env(env_id):
-    env = gymnasium.make(gym_wrapper.gymnasium_id(env_id))
+    env = gymnasium.make(gymnasium_id(env_id))
     check_env(env.unwrapped)
     env.close()
 
 
-@pytest.mark.parametrize("imports", ["import omrl, gymnasium", "import gymnasium, omrl"])
+@pytest.mark.parametrize(
+    "imports",
+    ["import omrl, gymnasium", "import gymnasium, omrl", "import omrl.envs.gym_wrapper, gymnasium"],
+)
 def test_import_registers_in_either_order_and_stays_cheap(imports):
     code = (
         f"{imports}; import sys; assert not {{'jax', 'mujoco'}} & set(sys.modules);"

@@ -1,7 +1,8 @@
-"""`omrl envs`: the environments, or one in full."""
+"""`omrl envs [check]`: the environments, one in full, or whether they are what their ids say."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +10,12 @@ from dataclasses import dataclass
 import tyro
 
 from omrl.cli.options import parse, print_json
+from omrl.errors import InputError
 
 
 @dataclass(frozen=True)
 class EnvsOptions:
-    """List the environments, or describe one."""
+    """List the environments, or describe one. `omrl envs check` compares them with the record."""
 
     id: tyro.conf.Positional[str | None] = None
     """Environment to describe."""
@@ -21,8 +23,49 @@ class EnvsOptions:
     """Print JSON."""
 
 
+@dataclass(frozen=True)
+class CheckOptions:
+    """Step environments and compare with recorded transitions, stored terms and Gymnasium."""
+
+    ids: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Environments to check; all without any."""
+    json: bool = False
+    """Print JSON."""
+
+
+def check(options: CheckOptions) -> None:
+    """Print the largest differences; `InputError` if one is too large."""
+    from omrl.envs import registry
+    from omrl.envs.check import check as check_env
+
+    results = [check_env(registry.make(env_id)) for env_id in options.ids or registry.ids()]
+    if options.json:
+        print_json([{**dataclasses.asdict(each), "passed": each.passed} for each in results])
+    else:
+        print(f"{'':<32} {'transitions':>11} {'state':>9} {'reward':>9} {'gymnasium':>9}")
+        for each in results:
+            print(
+                f"{each.id:<32} {each.transitions:>11} {each.state:>9.1e} {each.reward:>9.1e} "
+                f"{each.gymnasium:>9.1e}  {'ok' if each.passed else 'WRONG'}"
+            )
+    wrong = [each.id for each in results if not each.passed]
+    if wrong:
+        raise InputError(
+            f"{len(wrong)} of {len(results)} environments step otherwise than recorded, first "
+            f"{wrong[0]}: install the versions of constraints.txt"
+        )
+
+
 def main(arguments: Sequence[str], command: str) -> None:
-    options = parse(EnvsOptions, "envs", arguments)
+    """`omrl envs [ID]` and `omrl envs check [ID …]`."""
+    if arguments and arguments[0] == "check":
+        check(parse(CheckOptions, "envs check", arguments[1:]))
+    else:
+        show(parse(EnvsOptions, "envs", arguments))
+
+
+def show(options: EnvsOptions) -> None:
+    """List the environments, or describe one."""
     from omrl.envs import registry
 
     if options.id is not None:
@@ -56,6 +99,6 @@ def main(arguments: Sequence[str], command: str) -> None:
     for row in rows:
         splits = ", ".join(f"{name} {count}" for name, count in row["splits"].items())
         print(
-            f"{row['id']:<28} obs {row['obs']:>3}  act {row['act']:>2}  "
+            f"{row['id']:<32} obs {row['obs']:>3}  act {row['act']:>2}  "
             f"horizon {row['horizon']:>3}  tasks {row['tasks']:>3} ({splits})  {row['hash'][:12]}"
         )

@@ -12,10 +12,26 @@ from types import ModuleType
 from typing import Any
 
 
-def _register() -> None:
-    from omrl.envs.gym_wrapper import register
+def gymnasium_id(env_id: str) -> str:
+    """Gymnasium allows one slash: `cheetah-vel/macaw-v1` is `omrl/cheetah-vel.macaw-v1`."""
+    return "omrl/" + env_id.replace("/", ".")
 
-    register()
+
+def _register() -> None:
+    import gymnasium
+
+    from omrl.envs.registry import ids, make
+
+    # Named, not imported: `omrl.envs.gym_wrapper` may be what is importing Gymnasium now.
+    module = "omrl.envs.gym_wrapper"
+    for env_id in ids():
+        gymnasium.register(
+            gymnasium_id(env_id),
+            entry_point=f"{module}:GymEnv",
+            vector_entry_point=f"{module}:GymVectorEnv",
+            max_episode_steps=make(env_id).spec.horizon,
+            kwargs={"env_id": env_id},
+        )
 
 
 class _RegisteringLoader:

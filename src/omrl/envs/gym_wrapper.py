@@ -19,25 +19,8 @@ from gymnasium.vector.utils import batch_space
 
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.envs.engine import advance, available_cpus
-from omrl.envs.registry import ids, make
+from omrl.envs.registry import make
 from omrl.errors import InputError
-
-
-def gymnasium_id(env_id: str) -> str:
-    """Gymnasium allows one slash: `cheetah-vel/macaw-v1` is `omrl/cheetah-vel.macaw-v1`."""
-    return "omrl/" + env_id.replace("/", ".")
-
-
-def register() -> None:
-    """Tell Gymnasium of every environment."""
-    for env_id in ids():
-        gymnasium.register(
-            gymnasium_id(env_id),
-            entry_point=f"{__name__}:GymEnv",
-            vector_entry_point=f"{__name__}:GymVectorEnv",
-            max_episode_steps=make(env_id).spec.horizon,
-            kwargs={"env_id": env_id},
-        )
 
 
 def _observation_space(spec: EnvSpec) -> spaces.Box:
