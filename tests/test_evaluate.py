@@ -391,7 +391,7 @@ def test_impossible_configs_are_refused(changes, message):
         ({"context_unit": "trajectories", "context_size": 7}, "which has 6; ask for fewer"),
         ({"context_slice": "first-7"}, "only 6 episodes"),
         ({"context_slice": "begin"}, "no slice 'begin'"),
-        ({"traces": ("x_velocity",)}, "not a term of .*: next_x, next_y"),
+        ({"traces": ("x_velocity",)}, "not a term of .*: choose .* next_x, next_y, or none"),
     ],
 )
 def test_what_the_data_cannot_give_is_refused(dataset, changes, message):

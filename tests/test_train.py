@@ -159,6 +159,25 @@ def test_a_finished_run_is_not_trained_again(tmp_path, capsys):
     assert [row["step"] for row in read_log(run.path)] == [7, 40]
 
 
+def test_an_evaluation_that_fails_loses_no_update_and_is_made_up_for(tmp_path):
+    algo, config = ToyConfig(warmup=7, steps=33), TrainConfig(checkpoint_every=100)
+
+    def full_disk(states, step):
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        run_toy(tmp_path / "run", algo, config, evaluate=full_disk)
+    run, layout, evaluated = runs.open_run(tmp_path / "run"), Layout.of(CPU, 1), []
+    assert load_states(run, Toy(algo), config, layout)[1] == 40
+
+    def evaluate(states, step):
+        evaluated.append(step)
+        return {"return": 0.0}
+
+    train(run, Toy(algo), config, layout, make_data(), TASK_IDS, evaluate=evaluate)
+    assert evaluated == [40]
+
+
 def test_disk_bytes_are_those_of_the_states():
     # Policy and two moments of Adam of 2 x 3 + 2 floats, two counters, 2 seeds, 3 + 1 checkpoints.
     expected = (3 * 8 + 2) * 4 * 2 * 4

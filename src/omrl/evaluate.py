@@ -133,15 +133,21 @@ def _check(
         raise InputError(
             f"states must have one leading axis of {len(labels.seeds)} seeds, not {sorted(sizes)}"
         )
-    for name in config.traces:
-        if name not in spec.term_names:
-            raise InputError(
-                f"trace {name!r} is not a term of {spec.id}: {', '.join(spec.term_names)}"
-            )
+    check_traces(config, env)
     if contexts is not None:
         contexts.check(env, config)
     elif config.protocol == "given":
         raise InputError("protocol 'given' needs contexts: draw them from a dataset")
+
+
+def check_traces(config: EvalConfig, env: TaskEnv) -> None:
+    """Raises `InputError` for a trace that the environment does not have."""
+    for name in config.traces:
+        if name not in env.spec.term_names:
+            raise InputError(
+                f"trace {name!r} is not a term of {env.spec.id}: choose traces among "
+                f"{', '.join(env.spec.term_names)}, or none"
+            )
 
 
 # --- Adaptation ---

@@ -22,7 +22,7 @@ from omrl.data.store import open_for_training
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
-from omrl.evaluate import evaluate
+from omrl.evaluate import check_traces, evaluate
 from omrl.presets import RunConfig, RunRecord
 from omrl.protocol import EvalConfig
 from omrl.results import EvalResult
@@ -52,6 +52,7 @@ class Problem:
 def open_problem(config: RunConfig, data: str | Path) -> Problem:
     """Opens and checks the data. Raises `InputError` for whatever would stop the run later."""
     env = registry.make(config.env)
+    check_traces(config.eval, env)
     names = [name for name in (config.train_split, config.holdout) if name]
     dataset = open_for_training(
         data, env, [*names, *([] if config.eval.tasks else [config.eval.split])]

@@ -247,7 +247,13 @@ class _Trainer:
         signum = int(hosts.agree_on_max(np.array([float(self.interrupt.signum)]))[0])
         eval_due = final or _is_multiple(at.step, config.eval_every)
         if eval_due and at.evaluated < at.step and not signum:
-            self._evaluate()
+            try:
+                self._evaluate()
+            except Exception:
+                # The updates are good, whatever is wrong with their evaluation.
+                if at.saved < at.step:
+                    self._save()
+                raise
         save_due = final or _is_multiple(at.step, config.checkpoint_every) or signum
         if save_due and at.saved < at.step:
             self._save()
@@ -302,14 +308,13 @@ class _Trainer:
 
     def _evaluate(self) -> None:
         at = self.position
+        if self.evaluate is not None:
+            states = hosts.gather(self.states)
+            if hosts.is_main():
+                values = self.evaluate(states, at.step)
+                self.log.evaluation(at.step, self._seconds(), values)
+                self.progress.evaluation(at.step, values)
         at.evaluated = at.step
-        if self.evaluate is None:
-            return
-        states = hosts.gather(self.states)
-        if hosts.is_main():
-            values = self.evaluate(states, at.step)
-            self.log.evaluation(at.step, self._seconds(), values)
-            self.progress.evaluation(at.step, values)
 
     def _save(self) -> None:
         at = self.position

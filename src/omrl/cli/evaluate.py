@@ -11,6 +11,7 @@ import tyro
 
 from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.config import json_hash, to_json
+from omrl.errors import InputError
 from omrl.protocol import EvalConfig
 
 
@@ -28,6 +29,8 @@ class EvaluateOptions:
     out: Path | None = None
     """File of the raw returns; without it one in RUN/eval, named by what was evaluated. Those of a
     bundle are kept only with it."""
+    overwrite: bool = False
+    """Replace the file at `out`, if there is one."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
     json: bool = False
     """Print one JSON object instead of a table."""
@@ -36,6 +39,8 @@ class EvaluateOptions:
 def main(arguments: Sequence[str], command: str) -> None:
     options = parse(EvaluateOptions, "evaluate", arguments, config=EvalConfig())
     config = options.config
+    if options.out is not None and options.out.exists() and not options.overwrite:
+        raise InputError(f"{options.out}: exists; choose another file, or replace it: --overwrite")
     from omrl import bundle, bundled, metatrain
     from omrl.results import print_table
 
