@@ -14,6 +14,7 @@ then, where a family needs them, columns derived from the model's sensors in the
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import importlib.util
@@ -34,17 +35,23 @@ mujoco.set_mju_user_warning(logging.getLogger(__name__).info)
 
 
 @functools.cache
-def compile_model(file_name: str, sha256: str, total_mass: float) -> mujoco.MjModel:
-    """The model `file_name` of gymnasium's assets, scaled to `total_mass` [kg]. Never write to it.
+def compile_model(
+    file_name: str, sha256: str, total_mass: float | None, *, timestep: float | None = None
+) -> mujoco.MjModel:
+    """The model `file_name` of gymnasium's assets. Never write to it.
 
-    The file must be the one with hash `sha256`: another file is another MDP (InputError).
+    Scaled to `total_mass` [kg] and with another `timestep` [s], unless None. The file must be the
+    one with hash `sha256`: another file is another MDP (InputError).
     """
     spec = mujoco.MjSpec.from_string(_asset(file_name, sha256))
     # The file's own `settotalmass` gives the same model and a deprecation warning.
     spec.compiler.settotalmass = -1
+    if timestep is not None:
+        spec.option.timestep = timestep
     model = spec.compile()
-    mujoco.mj_setTotalmass(model, total_mass)
-    mujoco.mj_setConst(model, mujoco.MjData(model))
+    if total_mass is not None:
+        mujoco.mj_setTotalmass(model, total_mass)
+        mujoco.mj_setConst(model, mujoco.MjData(model))
     return model
 
 
@@ -66,6 +73,30 @@ def _asset(file_name: str, sha256: str) -> str:
 
 Derive = Callable[[Float64[np.ndarray, "row sensor"]], Float64[np.ndarray, "row column"]]
 ModelOf = Callable[[Float64[np.ndarray, " parameter"]], mujoco.MjModel]
+
+MAX_MODELS = 256
+"""Models of tasks that `scaled_models` keeps, each 0.5 MB for a robot of gymnasium."""
+
+
+def scaled_models(model: mujoco.MjModel, arrays: tuple[str, ...]) -> ModelOf:
+    """The model of a task that scales dynamics: a copy of `model`, whose `arrays` are multiplied.
+
+    A task is one factor per element: the arrays one after the other, each row by row. Nothing else
+    is recomputed (no `mj_setConst`), as in the papers' code: constants that the compiler derived,
+    such as `dof_invweight0`, stay those of `model`.
+    """
+    shapes = [getattr(model, name).shape for name in arrays]
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+
+    @functools.lru_cache(MAX_MODELS)
+    def build(task: bytes) -> mujoco.MjModel:
+        scaled = copy.copy(model)
+        factors = np.split(np.frombuffer(task), ends[:-1])
+        for name, shape, factor in zip(arrays, shapes, factors, strict=True):
+            getattr(scaled, name)[:] *= factor.reshape(shape)
+        return scaled
+
+    return lambda task: build(task.tobytes())
 
 
 class MujocoPhysics(Physics):
