@@ -16,8 +16,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any
+from math import inf, isfinite
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
@@ -132,6 +132,8 @@ class TaskEnv(abc.ABC):
     """The canonical tasks, one row of parameters each."""
     split_table: tuple[tuple[str, tuple[int, ...]], ...]
     """Named lists of indices into `task_table`."""
+    task_minimum: ClassVar[float] = -inf
+    """What every parameter of a task must exceed."""
 
     @property
     def tasks(self) -> Float64[np.ndarray, "task parameter"]:

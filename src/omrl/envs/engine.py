@@ -106,6 +106,12 @@ class VectorEnv:
             )
         if not np.isfinite(tasks).all():
             raise InputError(f"tasks of {env.spec.id} must be finite")
+        if (tasks <= env.task_minimum).any():
+            row, column = np.argwhere(tasks <= env.task_minimum)[0]
+            raise InputError(
+                f"tasks of {env.spec.id} must be above {env.task_minimum:g}, not "
+                f"{tasks[row, column]:g} as {env.spec.task_names[column]} of task {row}"
+            )
         if num_threads is not None and num_threads < 1:
             raise InputError(f"num_threads must be 1 or more, not {num_threads}")
         self.env = env
