@@ -18,7 +18,14 @@ def test_the_page_has_the_id_and_its_hash(env_id):
 
 
 @pytest.mark.parametrize(
-    "env_id", ["cheetah-vel/macaw-v1", "cheetah-dir/macaw-v1", "point-robot/oyster-v1"]
+    "env_id",
+    [
+        "cheetah-vel/macaw-v1",
+        "cheetah-dir/macaw-v1",
+        "walker-params/macaw-v1",
+        "hopper-params/oyster-v1",
+        "point-robot/oyster-v1",
+    ],
 )
 def test_the_observation_table_is_the_layout(env_id):
     page = (PAGES / f"{env_id.split('/')[0]}.md").read_text()

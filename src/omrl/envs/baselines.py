@@ -56,15 +56,20 @@ def main() -> None:
     random = baseline_returns(env, "random", env.tasks, **options).mean(axis=1)
     zero = baseline_returns(env, "zero", env.tasks, **options).mean(axis=1)
     print(f"{args.env_id} {env.spec.hash[:12]}: mean return of {args.episodes} episodes")
-    print(f"| task | {', '.join(env.spec.task_names)} | random | zero action |\n|---|---|---|---|")
+    names = _joined(list(env.spec.task_names))
+    print(f"| task | {names} | random | zero action |\n|---|---|---|---|")
     for index, parameters in enumerate(env.tasks):
-        values = ", ".join(f"{value:.4g}" for value in parameters)
+        values = _joined([f"{value:.4g}" for value in parameters])
         print(f"| {index} | {values} | {random[index]:.1f} | {zero[index]:.1f} |")
     for name, indices in env.splits.items():
         rows = list(indices)
         print(
             f"| {name} | {len(rows)} tasks | {random[rows].mean():.1f} | {zero[rows].mean():.1f} |"
         )
+
+
+def _joined(values: list[str], limit: int = 4) -> str:
+    return ", ".join(values[:limit] + ["..."] * (len(values) > limit))
 
 
 if __name__ == "__main__":
