@@ -21,7 +21,10 @@ from omrl.envs.gym_wrapper import GymVectorEnv
 from omrl.envs.registry import make
 from omrl.errors import InputError
 
-MATCHING = {"cheetah": ("cheetah-vel/macaw-v1", "HalfCheetah-v5")}
+MATCHING = {
+    "cheetah": ("cheetah-vel/macaw-v1", "HalfCheetah-v5"),
+    "ant": ("ant-dir/macaw-v1", "Ant-v5"),
+}
 """Our environment and Gymnasium's of the same physics."""
 
 ROUNDS = 5

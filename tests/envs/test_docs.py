@@ -24,7 +24,11 @@ def test_the_page_has_the_id_and_its_hash(env_id):
         "cheetah-dir/macaw-v1",
         "walker-params/macaw-v1",
         "hopper-params/oyster-v1",
+        "ant-dir/macaw-v1",
+        "ant-semicircle/borel-v1",
         "point-robot/oyster-v1",
+        "sparse-point-robot/oyster-v1",
+        "gridnav/borel-v1",
     ],
 )
 def test_the_observation_table_is_the_layout(env_id):

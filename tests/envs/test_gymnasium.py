@@ -121,6 +121,8 @@ def test_step_before_reset():
             "omrl/walker-params.macaw-v1",
             {},
         ),  # falls often, and then has the dynamics of another task
+        ("omrl/ant-dir.macaw-v1", {}),  # falls, and has a state beyond MuJoCo's
+        ("omrl/gridnav.borel-v1", {}),
     ],
 )
 def test_make_vec_equals_gymnasiums_own_vectorization(env_id, options):

@@ -42,10 +42,10 @@ def check(options: CheckOptions) -> None:
     if options.json:
         print_json([{**dataclasses.asdict(each), "passed": each.passed} for each in results])
     else:
-        print(f"{'':<32} {'transitions':>11} {'state':>9} {'reward':>9} {'gymnasium':>9}")
+        print(f"{'':<36} {'transitions':>11} {'state':>9} {'reward':>9} {'gymnasium':>9}")
         for each in results:
             print(
-                f"{each.id:<32} {each.transitions:>11} {each.state:>9.1e} {each.reward:>9.1e} "
+                f"{each.id:<36} {each.transitions:>11} {each.state:>9.1e} {each.reward:>9.1e} "
                 f"{each.gymnasium:>9.1e}  {'ok' if each.passed else 'WRONG'}"
             )
     wrong = [each.id for each in results if not each.passed]
@@ -99,6 +99,6 @@ def show(options: EnvsOptions) -> None:
     for row in rows:
         splits = ", ".join(f"{name} {count}" for name, count in row["splits"].items())
         print(
-            f"{row['id']:<32} obs {row['obs']:>3}  act {row['act']:>2}  "
+            f"{row['id']:<36} obs {row['obs']:>3}  act {row['act']:>2}  "
             f"horizon {row['horizon']:>3}  tasks {row['tasks']:>3} ({splits})  {row['hash'][:12]}"
         )

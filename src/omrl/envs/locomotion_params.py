@@ -171,7 +171,7 @@ class LocomotionParams(TaskEnv):
         from omrl.envs.mujoco_physics import MujocoPhysics, compile_model, scaled_models
 
         model = compile_model(
-            self.robot.model_file, self.robot.model_sha256, None, timestep=self.spec.timestep
+            self.robot.model_file, self.robot.model_sha256, timestep=self.spec.timestep
         )
         arrays = tuple(dict.fromkeys(name.split(".")[0] for name in self.spec.task_names))
         return MujocoPhysics(model, FRAME_SKIP, num_threads, model_of=scaled_models(model, arrays))

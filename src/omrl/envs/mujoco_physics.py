@@ -36,14 +36,22 @@ mujoco.set_mju_user_warning(logging.getLogger(__name__).info)
 
 @functools.cache
 def compile_model(
-    file_name: str, sha256: str, total_mass: float | None, *, timestep: float | None = None
+    file_name: str,
+    sha256: str,
+    total_mass: float | None = None,
+    *,
+    timestep: float | None = None,
+    edit: Callable[[mujoco.MjSpec], None] | None = None,
 ) -> mujoco.MjModel:
     """The model `file_name` of gymnasium's assets. Never write to it.
 
-    Scaled to `total_mass` [kg] and with another `timestep` [s], unless None. The file must be the
-    one with hash `sha256`: another file is another MDP (InputError).
+    Scaled to `total_mass` [kg] and with another `timestep` [s], unless None; `edit` changes the
+    specification before it is compiled. The file must be the one with hash `sha256`: another file
+    is another MDP (InputError).
     """
     spec = mujoco.MjSpec.from_string(_asset(file_name, sha256))
+    if edit is not None:
+        edit(spec)
     # The file's own `settotalmass` gives the same model and a deprecation warning.
     spec.compiler.settotalmass = -1
     if timestep is not None:

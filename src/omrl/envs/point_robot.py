@@ -1,11 +1,16 @@
 """Point robot: a dot in the plane walks to a hidden goal; every number has a closed form.
 
-Source: the oyster repository of PEARL, arXiv:1903.08254. Positions are not clipped to the square.
+Sources: the oyster repository of PEARL, arXiv:1903.08254; BOReL, arXiv:2008.02598. Positions are
+not clipped to the square.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
@@ -14,6 +19,22 @@ from omrl.envs.base import EnvSpec, Physics, TaskEnv
 
 STEP_SIZE = 0.1
 """Distance per unit of action."""
+GOAL_RADIUS = 0.2
+"""Within this distance of the goal, sparse rewards are above 0."""
+
+
+def semicircle_goals(
+    rng: np.random.Generator | np.random.RandomState, num: int
+) -> Float64[np.ndarray, "{num} 2"]:
+    """Goals on the upper half of the unit circle, the angle from the x axis ~ U(0, pi)."""
+    angles = rng.uniform(0.0, np.pi, num)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+
+
+def digest_text(values: np.ndarray) -> str:
+    """Pins, as part of a spec, a list that is read from a file."""
+    digest = hashlib.sha256(values.astype("<f8").tobytes()).hexdigest()
+    return f"sha256 of its float64 values {digest[:12]}"
 
 
 class PointPhysics(Physics):
@@ -33,9 +54,27 @@ class PointPhysics(Physics):
         """Nothing to stop."""
 
 
+class Point(TaskEnv):
+    """What both families share. State and observation: (x, y)."""
+
+    def observe(
+        self, state: Float64[np.ndarray, "*batch state"]
+    ) -> Float32[np.ndarray, "*batch obs"]:
+        """The position."""
+        return state.astype(np.float32)
+
+    def terminated(self, state: Float64[np.ndarray, "*batch state"]) -> Bool[np.ndarray, "*batch"]:
+        """Never."""
+        return np.zeros(state.shape[:-1], bool)
+
+    def physics(self, num_threads: int) -> Physics:
+        """One numpy expression."""
+        return PointPhysics()
+
+
 @dataclass(frozen=True)
-class PointRobot(TaskEnv):
-    """Reward: minus the distance to the goal after the step. State and observation: (x, y)."""
+class PointRobot(Point):
+    """Reward: minus the distance to the goal after the step."""
 
     spec: EnvSpec
     task_table: tuple[tuple[float, ...], ...]
@@ -50,12 +89,6 @@ class PointRobot(TaskEnv):
     def reset(self, rng: np.random.Generator) -> Float64[np.ndarray, " state"]:
         """(x, y) ~ U(-1, 1)^2."""
         return rng.uniform(-1.0, 1.0, 2)
-
-    def observe(
-        self, state: Float64[np.ndarray, "*batch state"]
-    ) -> Float32[np.ndarray, "*batch obs"]:
-        """The position."""
-        return state.astype(np.float32)
 
     def terms(
         self,
@@ -75,13 +108,55 @@ class PointRobot(TaskEnv):
         """-|s' - goal|."""
         return -np.linalg.norm(terms - task, axis=-1)
 
-    def terminated(self, state: Float64[np.ndarray, "*batch state"]) -> Bool[np.ndarray, "*batch"]:
-        """Never."""
-        return np.zeros(state.shape[:-1], bool)
 
-    def physics(self, num_threads: int) -> Physics:
-        """One numpy expression."""
-        return PointPhysics()
+Form = Literal["one", "closeness", "dense"]
+
+
+@dataclass(frozen=True)
+class SparsePointRobot(Point):
+    """Find the goal on a semicircle, from its centre: a reward only near the goal."""
+
+    spec: EnvSpec
+    task_table: tuple[tuple[float, ...], ...]
+    split_table: tuple[tuple[str, tuple[int, ...]], ...]
+    form: Form
+    """Of the reward within the radius of the goal: 1, or 1 - distance. `dense`: minus the distance,
+    everywhere."""
+
+    def sample_tasks(
+        self, rng: np.random.Generator, num: int
+    ) -> Float64[np.ndarray, "{num} parameter"]:
+        """Goals on the unit semicircle, the angle from the x axis ~ U(0, pi)."""
+        return semicircle_goals(rng, num)
+
+    def reset(self, rng: np.random.Generator) -> Float64[np.ndarray, " state"]:
+        """The origin."""
+        return np.zeros(2)
+
+    def terms(
+        self,
+        state: Float64[np.ndarray, "*batch state"],
+        action: Float64[np.ndarray, "*batch act"],
+        next_state: Float64[np.ndarray, "*batch state"],
+    ) -> Float64[np.ndarray, "*batch term"]:
+        """The position after the step as observed, in float32.
+
+        So the stored terms are on the same side of the goal's border.
+        """
+        return self.observe(next_state).astype(np.float64)
+
+    def reward(
+        self,
+        terms: Float[np.ndarray, "*#batch term"],
+        action: Float[np.ndarray, "*#batch act"],
+        task: Float[np.ndarray, "*#batch parameter"],
+    ) -> Float[np.ndarray, "*#batch"] | np.floating:
+        """1 or 1 - |s' - goal| where |s' - goal| <= .2, else 0; or -|s' - goal|."""
+        distance = np.linalg.norm(terms - task, axis=-1)
+        if self.form == "dense":
+            return -distance
+        inside = 1.0 - distance if self.form == "closeness" else np.ones_like(distance)
+        return inside * (distance <= GOAL_RADIUS)
 
 
 _OYSTER = EnvSpec(
@@ -105,10 +180,69 @@ _OYSTER = EnvSpec(
 # The generator of the reference code, so that the goals are its goals.
 _OYSTER_GOALS = np.random.RandomState(1337).uniform(-1.0, 1.0, (100, 2))
 
-ENVIRONMENTS: tuple[TaskEnv, ...] = (
-    PointRobot(
+
+def _oyster_semicircle() -> Float64[np.ndarray, "100 2"]:
+    """The goals of the reference code."""
+    angles = np.linspace(0.0, np.pi, 100)
+    goals = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    np.random.RandomState(1337).shuffle(goals)
+    return goals
+
+
+def draw_borel_goals() -> Float64[np.ndarray, "100 2"]:
+    """The list in `assets/point_robot_tasks.npz`: BOReL draws other goals in every run."""
+    return semicircle_goals(np.random.RandomState(5), 100)
+
+
+TASK_FILE = Path(__file__).with_name("assets") / "point_robot_tasks.npz"
+with np.load(TASK_FILE, allow_pickle=False) as _file:
+    _BOREL_GOALS = _file["sparse_borel"]
+
+_REWARD_TEXTS: dict[Form, str] = {
+    "one": "1 where distance <= goal_radius, else 0",
+    "closeness": "1 - distance where distance <= goal_radius, else 0",
+    "dense": "-distance",
+}
+
+
+def _sparse(
+    version: str, form: Form, goals: np.ndarray, task_distribution: str, horizon: int
+) -> SparsePointRobot:
+    spec = dataclasses.replace(
         _OYSTER,
-        tuple((float(x), float(y)) for x, y in _OYSTER_GOALS),
-        (("train", tuple(range(80))), ("test", tuple(range(80, 100)))),
+        id=f"sparse-point-robot/{version}",
+        horizon=horizon,
+        reward=f"{_REWARD_TEXTS[form]}; distance = |next position in float32 - goal|",
+        reset="(0, 0)",
+        task_distribution=task_distribution,
+        constants=(
+            ("step_size", STEP_SIZE),
+            *((("goal_radius", GOAL_RADIUS),) if form != "dense" else ()),
+        ),
+    )
+    return SparsePointRobot(spec, _table(goals), _SPLITS, form)
+
+
+def _table(goals: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    return tuple((float(x), float(y)) for x, y in goals)
+
+
+_SPLITS = (("train", tuple(range(80))), ("test", tuple(range(80, 100))))
+_OYSTER_TEXT = (
+    "unit semicircle: angles linspace(0, pi, 100) from the x axis, shuffled by numpy "
+    "RandomState(1337); new tasks U(0, pi)"
+)
+
+ENVIRONMENTS: tuple[TaskEnv, ...] = (
+    PointRobot(_OYSTER, _table(_OYSTER_GOALS), _SPLITS),
+    _sparse("oyster-v1", "closeness", _oyster_semicircle(), _OYSTER_TEXT, 20),
+    _sparse("oyster-dense-v1", "dense", _oyster_semicircle(), _OYSTER_TEXT, 20),
+    _sparse(
+        "borel-v1",
+        "one",
+        _BOREL_GOALS,
+        "unit semicircle: angle U(0, pi) from the x axis, drawn by numpy RandomState(5), "
+        f"{digest_text(_BOREL_GOALS)}",
+        60,
     ),
 )

@@ -1,0 +1,68 @@
+"""Contact forces in batches: MuJoCo's `cfrc_ext` from sensors.
+
+`mujoco.rollout` returns sensors, not `cfrc_ext`, which `mj_step` leaves at zero. A contact sensor
+per body has the same information: the net force and torque of its contacts, at their centre.
+"""
+
+# MuJoCo ships no type stubs.
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from jaxtyping import Float64
+from mujoco import mjtConDataField
+
+_PER_BODY = 9
+"""Force, torque, position; in world coordinates."""
+_FIELDS = sum(
+    1 << int(field)
+    for field in (
+        mjtConDataField.mjCONDATA_FORCE,
+        mjtConDataField.mjCONDATA_TORQUE,
+        mjtConDataField.mjCONDATA_POS,
+    )
+)
+_NET_FORCE = 3
+"""Code of `reduce="netforce"` in MJCF."""
+
+
+def add_contact_sensors(spec: mujoco.MjSpec) -> None:
+    """Sensors for `external_forces`: one per body, then the centre of mass. Names unnamed bodies.
+
+    For a model of one robot, whose root is the world's first child.
+    """
+    _, *bodies = spec.bodies
+    for index, body in enumerate(bodies, start=1):
+        body.name = body.name or f"body_{index}"
+        spec.add_sensor(
+            name=f"contact_{body.name}",
+            type=mujoco.mjtSensor.mjSENS_CONTACT,
+            objtype=mujoco.mjtObj.mjOBJ_BODY,
+            objname=body.name,
+            intprm=[_FIELDS, _NET_FORCE, 1],
+        )
+    spec.add_sensor(
+        name="robot_com",
+        type=mujoco.mjtSensor.mjSENS_SUBTREECOM,
+        objtype=mujoco.mjtObj.mjOBJ_BODY,
+        objname=bodies[0].name,
+    )
+
+
+def external_forces(
+    sensors: Float64[np.ndarray, "row sensor"],
+) -> Float64[np.ndarray, "row body 6"]:
+    """`cfrc_ext` of all bodies with the world first: torque about the centre of mass, force.
+
+    Equal to what `mj_rnePostConstraint` computes at the state where the sensors were evaluated,
+    provided that nothing but contacts acts from outside.
+    """
+    com = sensors[:, None, -3:]
+    contacts = sensors[:, :-3].reshape(len(sensors), -1, _PER_BODY)
+    force, torque, position = np.split(contacts, 3, axis=-1)
+    moment = torque + np.cross(position - com, force)
+    # A sensor has the force that the body exerts.
+    forces = -np.concatenate([moment, force], axis=-1)
+    return np.pad(forces, ((0, 0), (1, 0), (0, 0)))
