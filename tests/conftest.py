@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# On a machine with a GPU too: exact numbers and the absence of a GPU are tested.
+os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("MUJOCO_GL", "disable")
 # Tests compile far more than they compute.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")

@@ -115,7 +115,7 @@ def test_actions_are_bounded_and_noise_has_the_stated_width(getkey):
 def test_learns_the_best_action_of_a_bandit(getkey):
     """One step, r = -(a - a*)^2 with a* = (0.5, -0.3): V(s) = 0 and pi(s) = a*."""
     best = jnp.array([0.5, -0.3])
-    agent = Td3(Td3Config(hidden=(64, 64), learning_rate=1e-3), 1, 2)
+    agent = Td3(Td3Config(learning_rate=1e-3), 1, 2)
 
     def step(state, key):
         data_key, update_key = jax.random.split(key)
@@ -125,10 +125,10 @@ def test_learns_the_best_action_of_a_bandit(getkey):
         batches = Step(obs, action, reward, obs, jnp.ones((2, 64), bool))
         return agent.update(state, batches, update_key), None
 
-    keys = jax.random.split(getkey(), 3000)
+    keys = jax.random.split(getkey(), 2000)
     state = jax.jit(lambda s: jax.lax.scan(step, s, keys)[0])(agent.init(getkey()))
     action = agent.act(state, jnp.zeros(1), keys[0], True)
-    np.testing.assert_allclose(action, best, atol=0.1)
+    np.testing.assert_allclose(action, best, atol=0.05)
 
 
 def test_a_time_limit_bootstraps_and_a_termination_does_not(getkey):
