@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 
 from omrl.envs.base import EnvSpec, Physics, TaskEnv
-from omrl.envs.point_robot import GOAL_RADIUS, digest_text, semicircle_goals
+from omrl.envs.task_lists import Splits, all_but, digest_text, first_train, semicircle_goals
 
 NQ, NV = 15, 14
 ACT_DIM = 8
@@ -38,6 +38,8 @@ SURVIVE_REWARD = 1.0
 HEALTHY_Z_MIN, HEALTHY_Z_MAX = 0.2, 1.0
 """[m]"""
 GOAL_CONTROL_COST_WEIGHT = 0.1
+GOAL_RADIUS = 0.2
+"""Within this distance of the goal the sparse reward is 1 [m]."""
 MODEL_FILE = "ant.xml"
 MODEL_SHA256 = "cd5f83ef0ea35b0969e65d360c5bacd5b74ccaef6b27e4433b5168c605e3e2be"
 
@@ -249,8 +251,6 @@ def _spec(
 
 # --- Ids ---------------------------------------------------------------------------------------
 
-Indices = tuple[int, ...]
-
 _TORSO = ("x", "y", "z", "qw", "qx", "qy", "qz")
 _TORSO_VELOCITY = ("x_velocity", "y_velocity", "z_velocity", "wx", "wy", "wz")
 OBS_NAMES = (
@@ -291,7 +291,7 @@ def draw_tasks() -> dict[str, np.ndarray]:
 
 def _directions(
     version: str,
-    splits: dict[str, Indices],
+    splits: Splits,
     directions: np.ndarray,
     task_distribution: str,
     *,
@@ -347,24 +347,21 @@ def _semicircle(version: str, *, sparse: bool = False) -> AntSemicircle:
         contact_source="none",
     )
     table = tuple((float(x), float(y)) for x, y in goals)
-    splits = (("train", tuple(range(80))), ("test", tuple(range(80, 100))))
-    return AntSemicircle(spec, table, splits, sparse)
+    return AntSemicircle(spec, table, tuple(first_train(80, 20).items()), sparse)
 
 
-_MACAW_TEST = (6, 17, 23, 30, 41)
-_MACAW_TRAIN = tuple(index for index in range(50) if index not in _MACAW_TEST)
 _BOTH = {"train": (0, 1), "test": (0, 1)}
 
 ENVIRONMENTS: tuple[TaskEnv, ...] = (
     _directions(
         "macaw-v1",
-        {"train": _MACAW_TRAIN, "test": _MACAW_TEST},
+        all_but((6, 17, 23, 30, 41), 50),
         _DRAWN["macaw"],
         _drawn_text("macaw"),
     ),
     _directions(
         "smac-v1",
-        {"train": tuple(range(100)), "test": tuple(range(100, 120))},
+        first_train(100, 20),
         np.deg2rad(_SMAC_DEGREES),
         f"U(0, 2 pi): the list released with SMAC, in degrees, {digest_text(_SMAC_DEGREES)}",
     ),
@@ -372,7 +369,7 @@ ENVIRONMENTS: tuple[TaskEnv, ...] = (
     _directions("fwdback-v1", _BOTH, np.array([0.0, np.pi]), "0 and pi, equally likely", axis=True),
     _directions(
         "fwd-v1",
-        {"train": tuple(range(30)), "test": tuple(range(30, 40))},
+        first_train(30, 10),
         _DRAWN["fwd"],
         _drawn_text("fwd"),
         forward_only=True,

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 
 from omrl.envs.base import EnvSpec, Physics, TaskEnv
+from omrl.envs.task_lists import Splits, all_but, first_train
 
 NQ = 9
 ACT_DIM = 6
@@ -170,8 +171,6 @@ def _spec(
 
 # --- Ids ---------------------------------------------------------------------------------------
 
-Indices = tuple[int, ...]
-
 _GRID = np.linspace(0.075, 3.0, 40)
 _GRID_TEXT = "linspace(0.075, 3, 40); new tasks U(0, 3)"
 # The generator of the reference code: equal to the released list in every digit.
@@ -183,20 +182,12 @@ _MACAW_VALIDATION = (5, 12, 19, 29, 34)
 """Of the training tasks: presets are chosen on these, never on the test tasks."""
 
 
-def _others(test: Indices, num_tasks: int = 40) -> Indices:
-    return tuple(index for index in range(num_tasks) if index not in test)
-
-
-_MACAW_SPLITS = {
-    "train": _others(_MACAW_TEST),
-    "test": _MACAW_TEST,
-    "validation": _MACAW_VALIDATION,
-}
+_MACAW_SPLITS = all_but(_MACAW_TEST, 40) | {"validation": _MACAW_VALIDATION}
 
 
 def _velocity(
     version: str,
-    splits: dict[str, Indices],
+    splits: Splits,
     targets: np.ndarray = _GRID,
     task_distribution: str = _GRID_TEXT,
     observe_position: bool = True,
@@ -216,7 +207,8 @@ def _velocity(
 def _sparse(stride: int) -> CheetahVel:
     """Every `stride`-th task trains, all others test (MACAW, appendix D.3)."""
     train = tuple(range(0, 40, stride))
-    return _velocity(f"sparse-{len(train)}-v1", {"train": train, "test": _others(train)})
+    others = all_but(train, 40)["train"]
+    return _velocity(f"sparse-{len(train)}-v1", {"train": train, "test": others})
 
 
 def _direction(version: str, directions: tuple[float, float]) -> CheetahDir:
@@ -236,20 +228,20 @@ ENVIRONMENTS: tuple[TaskEnv, ...] = (
     _velocity("nopos-v1", _MACAW_SPLITS, observe_position=False),
     _velocity(
         "oyster-v1",
-        {"train": tuple(range(100)), "test": tuple(range(100, 130))},
+        first_train(100, 30),
         _OYSTER_TARGETS,
         "U(0, 3), drawn by numpy RandomState(1337)",
     ),
     _velocity(
         "csro-v1",
-        {"train": tuple(range(30)), "test": tuple(range(30, 40))},
+        first_train(30, 10),
         _CSRO_TARGETS,
         "U(1, 3), drawn by numpy RandomState(1337)",
         slowest=1.0,
     ),
     _velocity("ood-0-2-v1", {"train": tuple(range(26)), "test": tuple(range(27, 40))}),
-    _velocity("ood-0-2-code-v1", {"train": tuple(range(26)), "test": tuple(range(26, 40))}),
-    _velocity("ood-0-1-v1", {"train": tuple(range(13)), "test": tuple(range(13, 40))}),
+    _velocity("ood-0-2-code-v1", first_train(26, 14)),
+    _velocity("ood-0-1-v1", first_train(13, 27)),
     _sparse(2),
     _sparse(4),
     _sparse(8),

@@ -12,7 +12,6 @@ UNICORN, arXiv:2402.02429, follows; Meta-DT, arXiv:2410.11448.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 
 from omrl.envs.base import EnvSpec, Physics, TaskEnv
+from omrl.envs.task_lists import Splits, all_but, digest_text, first_train
 
 FRAME_SKIP = 4
 INITIAL_HEIGHT = 1.25
@@ -240,7 +240,7 @@ def _canonical(
 def _environment(
     robot: Robot,
     version: str,
-    splits: dict[str, tuple[int, ...]],
+    splits: Splits,
     *,
     timestep: float = 0.004,
     bounds: Bounds | None = None,
@@ -271,8 +271,7 @@ def _environment(
         task_distribution="factors 1.5^U(-3, 3), of dof_damping 1.3^U(-3, 3), of the elements of "
         f"the compiled model's {', '.join(arrays)}; nothing else is recomputed (no mj_setConst); "
         f"canonical list: first {num_tasks} of {TASK_FILE.name}, drawn by numpy's "
-        f"Philox(key={_TASK_SEEDS[robot.family]}), sha256 of its float64 values "
-        f"{hashlib.sha256(tasks.astype('<f8').tobytes()).hexdigest()[:12]}",
+        f"Philox(key={_TASK_SEEDS[robot.family]}), {digest_text(tasks)}",
         constants=(
             ("control_cost_weight", CONTROL_COST_WEIGHT),
             ("alive_bonus", alive_bonus),
@@ -292,37 +291,26 @@ def _environment(
     return LocomotionParams(spec, table, tuple(splits.items()), robot, bounds, alive_bonus)
 
 
-def _split(num_train: int, num_test: int) -> dict[str, tuple[int, ...]]:
-    """The first tasks train, the others test."""
-    total = num_train + num_test
-    return {"train": tuple(range(num_train)), "test": tuple(range(num_train, total))}
-
-
-_MACAW_TEST = (2, 12, 15, 39, 43)
-_MACAW_SPLITS = {
-    "train": tuple(index for index in range(50) if index not in _MACAW_TEST),
-    "test": _MACAW_TEST,
-}
 _NEVER = Bounds()
 
 ENVIRONMENTS: tuple[TaskEnv, ...] = (
-    _environment(WALKER, "macaw-v1", _MACAW_SPLITS),
-    _environment(WALKER, "workshop-v1", _split(30, 5)),
-    _environment(WALKER, "oyster-v1", _split(40, 10)),
-    _environment(WALKER, "smac-v1", _split(50, 5), timestep=0.002),
+    _environment(WALKER, "macaw-v1", all_but((2, 12, 15, 39, 43), 50)),
+    _environment(WALKER, "workshop-v1", first_train(30, 5)),
+    _environment(WALKER, "oyster-v1", first_train(40, 10)),
+    _environment(WALKER, "smac-v1", first_train(50, 5), timestep=0.002),
     _environment(
         WALKER,
         "corro-v1",
-        _split(40, 10),
+        first_train(40, 10),
         bounds=Bounds(min_height=0.5),
         arrays=("body_mass", "geom_friction"),
         observe_all=True,
     ),
-    _environment(WALKER, "nodone-v1", _split(40, 10), bounds=_NEVER),
-    _environment(HOPPER, "oyster-v1", _split(40, 10)),
-    _environment(HOPPER, "smac-v1", _split(50, 5), timestep=0.002),
+    _environment(WALKER, "nodone-v1", first_train(40, 10), bounds=_NEVER),
+    _environment(HOPPER, "oyster-v1", first_train(40, 10)),
+    _environment(HOPPER, "smac-v1", first_train(50, 5), timestep=0.002),
     _environment(
-        HOPPER, "corro-v1", _split(40, 10), bounds=_NEVER, alive_bonus=0.0, observe_all=True
+        HOPPER, "corro-v1", first_train(40, 10), bounds=_NEVER, alive_bonus=0.0, observe_all=True
     ),
-    _environment(HOPPER, "nodone-v1", _split(40, 10), bounds=_NEVER),
+    _environment(HOPPER, "nodone-v1", first_train(40, 10), bounds=_NEVER),
 )

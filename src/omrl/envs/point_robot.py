@@ -7,7 +7,6 @@ not clipped to the square.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,25 +15,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 
 from omrl.envs.base import EnvSpec, Physics, TaskEnv
+from omrl.envs.task_lists import digest_text, first_train, on_circle, semicircle_goals
 
 STEP_SIZE = 0.1
 """Distance per unit of action."""
 GOAL_RADIUS = 0.2
 """Within this distance of the goal, sparse rewards are above 0."""
-
-
-def semicircle_goals(
-    rng: np.random.Generator | np.random.RandomState, num: int
-) -> Float64[np.ndarray, "{num} 2"]:
-    """Goals on the upper half of the unit circle, the angle from the x axis ~ U(0, pi)."""
-    angles = rng.uniform(0.0, np.pi, num)
-    return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-
-
-def digest_text(values: np.ndarray) -> str:
-    """Pins, as part of a spec, a list that is read from a file."""
-    digest = hashlib.sha256(values.astype("<f8").tobytes()).hexdigest()
-    return f"sha256 of its float64 values {digest[:12]}"
 
 
 class PointPhysics(Physics):
@@ -183,8 +169,7 @@ _OYSTER_GOALS = np.random.RandomState(1337).uniform(-1.0, 1.0, (100, 2))
 
 def _oyster_semicircle() -> Float64[np.ndarray, "100 2"]:
     """The goals of the reference code."""
-    angles = np.linspace(0.0, np.pi, 100)
-    goals = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    goals = on_circle(np.linspace(0.0, np.pi, 100))
     np.random.RandomState(1337).shuffle(goals)
     return goals
 
@@ -227,7 +212,7 @@ def _table(goals: np.ndarray) -> tuple[tuple[float, ...], ...]:
     return tuple((float(x), float(y)) for x, y in goals)
 
 
-_SPLITS = (("train", tuple(range(80))), ("test", tuple(range(80, 100))))
+_SPLITS = tuple(first_train(80, 20).items())
 _OYSTER_TEXT = (
     "unit semicircle: angles linspace(0, pi, 100) from the x axis, shuffled by numpy "
     "RandomState(1337); new tasks U(0, pi)"
