@@ -127,6 +127,9 @@ def test_a_chain_of_commands(cheetah_data, tmp_path, capsys):
     table = run(capsys, "evaluate", folder, *size, *CPU, "--out", tmp_path / "other.npz")
     assert f"raw returns: {tmp_path / 'other.npz'}" in table
     assert (tmp_path / "other.npz").exists()
+    again = ["evaluate", folder, *size, *CPU, "--out", tmp_path / "other.npz"]
+    assert "replace it: --overwrite" in fail(capsys, *again)
+    assert "raw returns" in run(capsys, *again, "--overwrite")
 
     policy = tmp_path / "policy.safetensors"
     written = ["adapt", folder, "--context", cheetah_data, "--out", policy, *size[2:], *CPU]
@@ -250,6 +253,16 @@ def test_a_checkpoint_of_another_config(capsys, cheetah_run, cheetah_data, tmp_p
     config["run"]["algo"]["sigmas"] = 0.3
     (edited / "config.json").write_text(json.dumps(config))
     assert "run.algo.sigmas: no such field" in fail(capsys, "train", "--resume", edited, *CPU)
+
+
+def test_a_trace_of_another_environment_is_refused_before_there_is_a_folder(
+    capsys, cheetah_data, tmp_path
+):
+    folders = ["--data", cheetah_data, "--out", tmp_path / "run"]
+    wrong = ["--eval.traces", "next_x", "--quiet"]
+    error = fail(capsys, "train", "macaw-cheetah-vel", *folders, *tiny_cheetah.OPTIONS, *wrong)
+    assert "'next_x' is not a term of cheetah-vel/macaw-v1: choose traces among x_velocity" in error
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_gpu_that_is_not_there(capsys, train, cheetah_run):

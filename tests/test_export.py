@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from functools import partial
@@ -127,6 +128,20 @@ print(action[0])
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert float(result.stdout) == pytest.approx(np.tanh(1.0))
+
+
+def test_the_program_on_the_page_gives_the_same_action(tmp_path, monkeypatch):
+    page = Path(__file__).parents[1] / "docs" / "evaluation.md"
+    (program,) = re.findall(r"```python\n(import json\n.*?)```", page.read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    observation = np.float32([1.0, -2.0])
+    for scales in ({}, {"obs_mean": [0.5, -1.0], "obs_std": [2.0, 0.1]}):
+        path = export_policy(Path("policy.safetensors"), LAYERS, **PROVENANCE, **scales)
+        names = {"observation": observation}
+        exec(compile(program, "evaluation.md", "exec"), names)
+        np.testing.assert_allclose(names["action"], load_policy(path)(observation), atol=1e-6)
+        path.unlink()
+        path.with_suffix(".json").unlink()
 
 
 def test_metadata_says_what_it_is(tmp_path):

@@ -157,8 +157,9 @@ class MujocoPhysics(Physics):
             else:
                 models = [self._model_of(task) for task in tasks[rows]]
             path = np.empty((rows.size, self._frame_skip, self._num_physics))
-            num_sensors = self.model.nsensordata if self._derive else 0
-            sensors = np.empty((rows.size, self._frame_skip, num_sensors)) if num_sensors else None
+            sensors = None
+            if self._derive is not None:
+                sensors = np.empty((rows.size, self._frame_skip, self.model.nsensordata))
             # The checks would take as long as a tenth of the physics of 64 half-cheetahs.
             self._pool.rollout(
                 models,
@@ -172,7 +173,7 @@ class MujocoPhysics(Physics):
             )
             self._check(rows, start, path[:, -1])
             next_states[rows, : self._num_physics] = path[:, -1]
-            if self._derive is not None and sensors is not None:
+            if self._derive is not None and sensors is not None:  # both or neither
                 next_states[rows, self._num_physics :] = self._derive(sensors[:, -1])
         return next_states
 

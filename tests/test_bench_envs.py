@@ -1,0 +1,44 @@
+"""The benchmark of environments measures the four things that it names."""
+
+import json
+
+import pytest
+from gymnasium.vector import SyncVectorEnv
+
+from omrl import bench_envs
+from omrl.bench_envs import EnvSpeed
+from omrl.cli import main
+
+
+def test_ratios():
+    speed = EnvSpeed("cheetah", 64, 2, 900.0, 1000.0, 300.0, 100.0)
+    assert speed.over_sync == pytest.approx(3.0)
+    assert speed.outside_mujoco == pytest.approx(0.1)
+
+
+def test_every_family_is_measured(capsys, monkeypatch):
+    # Worker processes would each import MuJoCo; what they run is Gymnasium's business.
+    monkeypatch.setattr(bench_envs, "AsyncVectorEnv", SyncVectorEnv)
+    assert main(["bench", "envs", "--sizes", "3", "--seconds", "0.01", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["family"] for row in rows] == list(bench_envs.MATCHING)
+    for row in rows:
+        assert row["num_envs"] == 3
+        speeds = ("omrl", "mujoco_rollout", "gymnasium_sync", "gymnasium_async")
+        assert min(row[name] for name in speeds) > 10
+        assert row["over_sync"] == pytest.approx(row["omrl"] / row["gymnasium_sync"])
+    assert main(["bench", "envs", "--sizes", "3", "--seconds", "0.01"]) == 0
+    assert "outside MuJoCo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--families", "chetah"], "did you mean cheetah"),
+        (["--sizes", "0"], "must be positive"),
+        (["--seconds", "0"], "must be positive"),
+    ],
+)
+def test_wrong_options(wrong, message, capsys):
+    assert main(["bench", "envs", *wrong]) == 2
+    assert message in capsys.readouterr().err
