@@ -102,7 +102,7 @@ def test_whole_trajectories(trained, cheetah_data, tmp_path):
 
 
 def test_data_of_a_task_that_nobody_knows(trained, tmp_path):
-    own = dataclasses.replace(ENV, task_table=((1.2345,),), split_table=())
+    own = ENV.with_tasks(np.array([[1.2345]]), {})
     tiny_cheetah.write_data(tmp_path / "logs", own)
     config = AdaptConfig(context_size=16)
     path = adapt_and_export(trained, tmp_path / "logs", tmp_path / "policy", config)

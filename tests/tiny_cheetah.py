@@ -51,8 +51,7 @@ def config(steps: int = 3) -> RunConfig:
 
 def write_data(path: Path, env: TaskEnv = ENV) -> Dataset:
     """A dataset of all tasks of `env`."""
-    splits = {name: tasks for name, tasks in env.splits.items() if tasks}
-    writer = store.create(path, env, command="tests", splits=splits)
+    writer = store.create(path, env, command="tests")
     rows = EPISODES * LENGTH
     start = np.arange(0, rows + 1, LENGTH)
     for task, parameters in enumerate(env.tasks):

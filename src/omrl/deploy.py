@@ -38,7 +38,7 @@ def adapt_and_export(
     MDP, a task or seed that is not there, too few transitions, an existing `out`.
     """
     config = config or AdaptConfig()
-    dataset = open_for_training(context, trained.env, own_tasks=True)
+    dataset = open_for_training(context, trained.env)
     task = dataset.task_indices[0] if config.task is None else config.task
     seed = trained.seeds[0] if config.seed is None else config.seed
     if seed not in trained.seeds:

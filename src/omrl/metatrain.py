@@ -18,7 +18,7 @@ from omrl.context import Contexts, draw_contexts
 from omrl.data.dataset import Dataset, TaskData
 from omrl.data.device import DeviceData, byte_budget, load, mc_return
 from omrl.data.slice import Slice
-from omrl.data.store import open_for_training
+from omrl.data.store import open_for_training, with_tasks_of
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
@@ -40,6 +40,7 @@ class Problem:
 
     config: RunConfig
     env: TaskEnv
+    """With the tasks and splits of the dataset."""
     dataset: Dataset
     train_tasks: tuple[int, ...]
 
@@ -57,6 +58,7 @@ def open_problem(config: RunConfig, data: str | Path) -> Problem:
     dataset = open_for_training(
         data, env, [*names, *([] if config.eval.tasks else [config.eval.split])]
     )
+    env = with_tasks_of(dataset, env)
     left_out = env.splits[config.holdout] if config.holdout else ()
     tasks = tuple(index for index in env.splits[config.train_split] if index not in left_out)
     if len(tasks) < config.algo.task_batch:
@@ -281,7 +283,8 @@ def evaluate_trained(
     config = config or record.run.eval
     splits = [] if config.tasks else [config.split]
     dataset = open_for_training(data or record.data, trained.env, splits)
+    env = with_tasks_of(dataset, trained.env)
     contexts = draw_contexts(
-        dataset, trained.env, config, seeds=trained.seeds, discount=record.run.discount
+        dataset, env, config, seeds=trained.seeds, discount=record.run.discount
     )
-    return evaluate(trained.algorithm, trained.states, trained.env, contexts, config)
+    return evaluate(trained.algorithm, trained.states, env, contexts, config)

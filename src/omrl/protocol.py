@@ -26,7 +26,7 @@ class EvalConfig:
 
     protocol: Protocol = "given"
     split: str = "test"
-    """Named tasks of the environment: test, train, ..."""
+    """Named tasks of the dataset: test, train, ..."""
     tasks: tuple[int, ...] = ()
     """Indices of tasks, instead of the split."""
     episodes: int = 10
@@ -77,7 +77,7 @@ class EvalConfig:
         )
 
     def task_indices(self, env: TaskEnv) -> tuple[int, ...]:
-        """The tasks to evaluate, in the order asked for."""
+        """The tasks to evaluate, in the order asked for; `env` has those of the dataset."""
         if not self.tasks:
             if self.split not in env.splits:
                 raise InputError(

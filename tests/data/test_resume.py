@@ -167,3 +167,18 @@ def test_a_foreign_partial_folder_is_left_alone(tmp_path, env):
     (tmp_path / "points.partial/thesis.txt").touch()
     with pytest.raises(InputError, match="in the way and not an interrupted dataset"):
         create(tmp_path / "points", env, command="test", overwrite=True)
+
+
+def test_what_was_begun_with_other_tasks_is_not_continued(tmp_path, env, columns):
+    create(tmp_path / "points", env, command="test").write_task(1, behaviour={}, **columns[1])
+    shifted = env.with_tasks(env.tasks + 1.0, env.splits)
+    with pytest.raises(InputError, match="or with other tasks, 'test'; repeat that one"):
+        create(tmp_path / "points", shifted, command="test")
+
+
+def test_the_splits_are_those_of_the_last_writer(tmp_path, env, columns):
+    create(tmp_path / "points", env, command="test").write_task(1, behaviour={}, **columns[1])
+    only_train = env.with_tasks(env.tasks, {"train": (1, 2)})
+    writer = create(tmp_path / "points", only_train, command="test")
+    assert writer.is_complete(1)
+    assert writer.finish().splits == {"train": (1,)}

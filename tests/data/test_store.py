@@ -84,7 +84,7 @@ def test_data_of_a_real_environment(tmp_path):
         steps.append((action, step))
         obs.append(step.obs)
     engine.close()
-    writer = create(tmp_path / "cheetah", env, command="test", splits={"train": (3,)})
+    writer = create(tmp_path / "cheetah", env, command="test")
     writer.write_task(
         3,
         behaviour=BEHAVIOUR,
@@ -129,6 +129,38 @@ def test_a_dataset_that_appears_meanwhile_is_not_replaced(tmp_path, env, columns
     with pytest.raises(InputError, match="exists by now"):
         writer.finish()
     assert open_dataset(tmp_path / "late").task_indices == (0, 1, 2)
+
+
+def test_columns_may_be_lists(tmp_path, env, columns):
+    writer = create(tmp_path / "points", env, command="test")
+    lists = {name: column.tolist() for name, column in columns[0].items()}
+    writer.write_task(0, behaviour=BEHAVIOUR, **lists)
+    assert_holds(writer.finish(), {0: columns[0]})
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "message"),
+    [
+        ("reward", [[1.0], [1.0, 2.0]], "task 0: not an array"),
+        ("reward", np.array(1.0), r"task 0, obs: .*for 1 rows"),
+        ("episode_start", np.array(3), "task 0, obs: .*in 0 episodes"),
+        ("action", ["a"], "task 0, action: <U1"),
+    ],
+)
+def test_columns_that_are_no_arrays(tmp_path, env, columns, name, column, message):
+    writer = create(tmp_path / "points", env, command="test")
+    with pytest.raises(InputError, match=message):
+        writer.append(0, **columns[0] | {name: column})
+
+
+@pytest.mark.parametrize("value", [np.float32(1.0), np.int64(1), float("nan"), {1, 2}, b"x"])
+def test_a_behaviour_that_is_no_json_leaves_the_task_incomplete(tmp_path, env, columns, value):
+    writer = create(tmp_path / "points", env, command="test")
+    with pytest.raises(InputError, match=r"task 0, behaviour: .*give plain numbers"):
+        writer.write_task(0, behaviour={"score": value}, **columns[0])
+    assert not writer.is_complete(0)
+    writer.complete(0, BEHAVIOUR)
+    assert_holds(writer.finish(), {0: columns[0]})
 
 
 def test_a_disk_without_room_is_named_before_a_byte_is_written(tmp_path, env, columns, monkeypatch):
@@ -226,15 +258,6 @@ def test_no_float_is_turned_into_infinity_unseen(tmp_path, env, columns):
         writer.append(1, **columns[1])
     with pytest.raises(InputError, match="dtype 'float64': must be float32 or float16"):
         create(tmp_path / "other", env, command="test", dtype="float64")
-
-
-def test_a_behaviour_that_is_no_json_leaves_the_task_incomplete(tmp_path, env, columns):
-    writer = create(tmp_path / "points", env, command="test")
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        writer.write_task(1, behaviour={"sigma": np.float32(0.1)}, **columns[1])
-    assert not writer.is_complete(1)
-    writer.complete(1, BEHAVIOUR)
-    assert_holds(writer.finish(), {1: columns[1]})
 
 
 # --- Smaller datasets ---

@@ -1,15 +1,15 @@
 """Bad data: each kind gets one line that names the file, the task, the field and the row."""
 
-import dataclasses
 import json
 import os
 
 import numpy as np
 import pytest
 
+from omrl.config import json_hash
 from omrl.data import manifest as manifests
 from omrl.data import validate
-from omrl.data.store import create, open_dataset, open_for_training
+from omrl.data.store import create, open_dataset, open_for_training, with_tasks_of
 from omrl.errors import InputError
 
 
@@ -336,20 +336,52 @@ def test_another_mdp(dataset, env, other_env):
         open_for_training(dataset.path, other_env)
 
 
-def test_other_tasks_of_the_same_mdp(dataset, env):
-    shifted = dataclasses.replace(env, task_table=((0.0,), (0.6,), (1.0,)))
-    with pytest.raises(InputError, match=r"task 1 has parameters \(0.5,\), not those of"):
-        open_for_training(dataset.path, shifted)
-    fewer = dataclasses.replace(env, task_table=((0.0,), (0.5,)))
-    with pytest.raises(InputError, match="task 2 has parameters"):
-        open_for_training(dataset.path, fewer)
+def test_the_dataset_decides_what_its_tasks_are(dataset, env):
+    assert with_tasks_of(dataset, env) == env
+    shifted = env.with_tasks(np.array([[0.0], [0.6], [1.0]]), {"train": (0, 1, 2)})
+    assert with_tasks_of(open_for_training(dataset.path, shifted), shifted) == env
+    longer = env.with_tasks(np.array([[0.0], [0.5], [1.0], [2.0]]), {})
+    bound = with_tasks_of(dataset, longer)
+    assert len(bound.tasks) == 4
+    assert bound.splits == {"train": (0, 1), "test": (2,)}
 
 
-def test_splits_must_be_there_with_all_their_tasks(tmp_path, env, columns):
+def test_tasks_of_its_own_are_numbered_without_a_gap(tmp_path, env, columns):
+    writer = create(tmp_path / "points", env, command="test")
+    for index in (0, 2):
+        writer.write_task(index, behaviour={}, **columns[index])
+    dataset = writer.finish()
+    assert with_tasks_of(dataset, env).splits == {"train": (0,), "test": (2,)}
+    other = env.with_tasks(np.array([[7.0]]), {})
+    with pytest.raises(InputError, match=r"numbers \(0, 2\) have a gap; number them 0 to 1"):
+        with_tasks_of(dataset, other)
+
+
+def test_splits_keep_the_tasks_that_were_written(tmp_path, env, columns):
     writer = create(tmp_path / "points", env, command="test")
     writer.write_task(0, behaviour={}, **columns[0])
     path = writer.finish().path
-    with pytest.raises(InputError, match=r"split 'train' has no data of task 1 \(1 tasks missing"):
-        open_for_training(path, env, ("train",))
-    with pytest.raises(InputError, match="no split 'validation'; the dataset has train, test"):
-        open_for_training(path, env, ("validation",))
+    assert open_for_training(path, env, ("train",)).splits == {"train": (0,)}
+    with pytest.raises(InputError, match="no split 'test'; the dataset has train"):
+        open_for_training(path, env, ("train", "test"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"tasks": []}, r"\(tasks\): a dataset without a task"),
+        ({"splits": {"train": [0, 5]}}, r"\(splits.train\): names task 5, which has no data"),
+        ({"splits": {"train": []}}, r"\(splits.train\): names no task"),
+    ],
+)
+def test_a_manifest_names_the_tasks_that_are_there(dataset, fields, problem):
+    path = dataset.path / "manifest.json"
+    if "splits" in fields:
+        splits = {
+            name: {"tasks": tasks, "hash": json_hash(tasks)}
+            for name, tasks in fields["splits"].items()
+        }
+        fields = {"splits": splits}
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+    with pytest.raises(InputError, match=problem):
+        open_dataset(dataset.path)

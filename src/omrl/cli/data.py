@@ -176,11 +176,11 @@ def _print_report(report: validation.Report, as_json: bool) -> None:
     from rich.table import Table
 
     if report.findings:
-        table = Table("file", "task", "field", "row", "problem", "fix")
+        names = ("file", "task", "field", "row", "problem", "fix")
+        table = Table(*names)
         for finding in report.findings:
-            row = "" if finding.row is None else str(finding.row)
-            cells = (finding.file, str(finding.task), finding.field, row)
-            table.add_row(*cells, finding.problem, finding.fix)
+            values = (getattr(finding, name) for name in names)
+            table.add_row(*("" if value is None else str(value) for value in values))
         Console(markup=False).print(table)
     else:
         print(f"no finding; rewards: {report.reward}")

@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omrl import bundled
+from omrl.config import json_hash
 from omrl.data import manifest as manifests
 from omrl.data import validate
 from omrl.data.dataset import Dataset, TaskData
@@ -33,7 +35,15 @@ from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
 from omrl.files import check_room
 
-__all__ = ["Dataset", "TaskData", "Writer", "create", "open_dataset", "open_for_training"]
+__all__ = [
+    "Dataset",
+    "TaskData",
+    "Writer",
+    "create",
+    "open_dataset",
+    "open_for_training",
+    "with_tasks_of",
+]
 
 # --- Opening ---
 
@@ -49,27 +59,18 @@ def open_dataset(path: str | Path) -> Dataset:
     return Dataset(folder, manifest)
 
 
-def open_for_training(
-    path: str | Path, env: TaskEnv, splits: Sequence[str] = (), *, own_tasks: bool = False
-) -> Dataset:
-    """Open data of exactly this MDP that has all tasks of `splits` and a clean full validation.
+def open_for_training(path: str | Path, env: TaskEnv, splits: Sequence[str] = ()) -> Dataset:
+    """Open data of exactly this MDP that has `splits` and a clean full validation.
 
-    `own_tasks`: its tasks need not be those of `env`.
     Validates now, and puts that on record, where the record is absent or belongs to other data.
     Raises `InputError` naming what does not fit.
     """
     dataset = open_dataset(path)
-    check_mdp(dataset.path, dataset.manifest, env, own_tasks=own_tasks)
+    check_mdp(dataset.path, dataset.manifest, env)
     for name in splits:
         if name not in dataset.splits:
-            held = ", ".join(dataset.splits)
+            held = ", ".join(dataset.splits) or "none"
             raise InputError(f"{path}: no split {name!r}; the dataset has {held}")
-        missing = sorted(set(dataset.splits[name]) - set(dataset.task_indices))
-        if missing:
-            raise InputError(
-                f"{path}: split {name!r} has no data of task {missing[0]} ({len(missing)} tasks "
-                "missing); collect them too or create the dataset with other splits"
-            )
     manifest = dataset.manifest
     if not manifest.validated:
         report = validate.validate(dataset.path, manifest, env)
@@ -77,21 +78,38 @@ def open_for_training(
     return dataclasses.replace(dataset, manifest=manifest)
 
 
-def check_mdp(folder: Path, manifest: Manifest, env: TaskEnv, *, own_tasks: bool = False) -> None:
-    """`InputError` where the data is not of exactly the MDP and, unless it may have its own, the
-    tasks of `env`."""
+def with_tasks_of(dataset: Dataset, env: TaskEnv) -> TaskEnv:
+    """`env` with the splits of the dataset, and with its tasks where they are not those of `env`.
+
+    The dataset decides what task 3 is: logs may be of any tasks of the MDP. Raises `InputError`
+    where their numbers have a gap.
+    """
+    tasks = env.tasks
+    if not _are_tasks_of(env, dataset.manifest.tasks):
+        tasks = dataset.task_parameters
+        if dataset.task_indices != tuple(range(len(tasks))):
+            raise InputError(
+                f"{dataset.path}: its tasks are not those of {env.spec.id}, and their numbers "
+                f"{dataset.task_indices} have a gap; number them 0 to {len(tasks) - 1}"
+            )
+    return env.with_tasks(tasks, dataset.splits)
+
+
+def _are_tasks_of(env: TaskEnv, records: Sequence[TaskRecord]) -> bool:
+    tasks = env.tasks
+    return all(
+        record.index < len(tasks) and np.array_equal(tasks[record.index], record.parameters)
+        for record in records
+    )
+
+
+def check_mdp(folder: Path, manifest: Manifest, env: TaskEnv) -> None:
+    """`InputError` where the data is not of exactly this MDP."""
     if manifest.spec.hash != env.spec.hash:
         raise InputError(
             f"{folder}: made with {manifest.spec.id} of spec hash {manifest.spec.hash[:12]}, not "
             f"{env.spec.id} of {env.spec.hash[:12]}: another MDP; collect or import it anew"
         )
-    tasks = env.tasks
-    for task in () if own_tasks else manifest.tasks:
-        if task.index >= len(tasks) or not np.array_equal(tasks[task.index], task.parameters):
-            raise InputError(
-                f"{folder}: task {task.index} has parameters {task.parameters}, not those of "
-                f"{env.spec.id}; collect or import it anew"
-            )
 
 
 # --- Writing ---
@@ -103,14 +121,13 @@ def create(
     *,
     command: str,
     overwrite: bool = False,
-    splits: Mapping[str, Sequence[int]] | None = None,
     dtype: str = "float32",
     source: Mapping[str, str] | None = None,
 ) -> Writer:
     """Begin a dataset of `env`, or continue the one that was begun here by the same `command`.
 
-    `splits` are those of `env` unless given. An existing dataset is an `InputError` unless it may
-    be overwritten, and then stays as it is until the new one is whole.
+    Tasks and splits are those of `env`, see `TaskEnv.with_tasks`. An existing dataset is an
+    `InputError` unless it may be overwritten, and then stays as it is until the new one is whole.
     """
     out = Path(path)
     if out.exists() and not (overwrite and (out / manifests.NAME).is_file()):
@@ -121,26 +138,33 @@ def create(
     begun = Manifest(
         spec=env.spec,
         dtype=dtype,
-        splits={name: tuple(tasks) for name, tasks in (splits or env.splits).items()},
+        splits=env.splits,
         command=command,
         versions=manifests.library_versions(),
         source=source,
     )
     partial = out.with_name(out.name + ".partial")
     held = _begun(partial)
-    if held is not None and dataclasses.replace(held, tasks=(), validation=None) == begun:
+    if held is not None and _continues(held, begun, env):
         damaged = {finding.task for finding in validate.file_findings(partial, held)}
         whole = tuple(task for task in held.tasks if task.index not in damaged)
         return Writer(out, env, dataclasses.replace(begun, tasks=whole), overwrite)
     if held is not None and not overwrite:
         raise InputError(
-            f"{partial}: begun by another command, library version or environment, "
-            f"{held.command!r}; repeat that one, or delete the folder"
+            f"{partial}: begun by another command, library version or environment or with other "
+            f"tasks, {held.command!r}; repeat that one, or delete the folder"
         )
     if held is not None:
         shutil.rmtree(partial)
     manifests.write(partial, begun)
     return Writer(out, env, begun, overwrite)
+
+
+def _continues(held: Manifest, begun: Manifest, env: TaskEnv) -> bool:
+    """Whether what `held` tells of would have been written by a writer that `begun` describes."""
+    # The splits of the last one count; `finish` cuts them.
+    like_begun = dataclasses.replace(held, tasks=(), splits=begun.splits, validation=None)
+    return like_begun == begun and _are_tasks_of(env, held.tasks)
 
 
 def _begun(partial: Path) -> Manifest | None:
@@ -157,8 +181,8 @@ class Writer:
     """Writes a dataset task by task (`write_task`), or in rounds (`append`, then `complete`).
 
     Both take the columns of the module's docstring by name, as floating-point, bool and integer
-    arrays; `terms` may be left out where they were not recorded. All are checked as in a full
-    validation before a byte is written.
+    arrays or lists; `terms` may be left out where they were not recorded. All are checked as in a
+    full validation before a byte is written.
     """
 
     def __init__(self, out: Path, env: TaskEnv, manifest: Manifest, overwrite: bool):
@@ -176,7 +200,7 @@ class Writer:
         """Number of whole episodes in the files of task `index`."""
         return self._files(index).cursor()[0]
 
-    def append(self, index: int, **columns: np.ndarray) -> None:
+    def append(self, index: int, **columns: ArrayLike) -> None:
         """Add whole episodes, all columns of theirs, to the lifetime of task `index`.
 
         `InputError` names the first bad row, counted within these columns, or the bytes that the
@@ -185,13 +209,13 @@ class Writer:
         if self.is_complete(index):
             raise InputError(f"{self.out}: task {index} is complete; truncate it to write it again")
         parameters = self._parameters(index)
-        columns = self._cast(index, columns)
-        findings = validate.column_findings(self._env.spec, index, columns)
-        findings += validate.reward_findings(self._env, index, parameters, columns)
+        cast = self._cast(index, columns)
+        findings = validate.column_findings(self._env.spec, index, cast)
+        findings += validate.reward_findings(self._env, index, parameters, cast)
         validate.raise_first(self.out, findings)
-        check_room(self.partial, sum(column.nbytes for column in columns.values()))
+        check_room(self.partial, sum(column.nbytes for column in cast.values()))
         try:
-            self._files(index).append(columns)
+            self._files(index).append(cast)
         except OSError as error:
             raise InputError(f"{self.partial}: {error.strerror}; free the disk, repeat") from error
 
@@ -211,6 +235,13 @@ class Writer:
 
         `behaviour` says in plain JSON values what collected the data.
         """
+        try:
+            json_hash(behaviour)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{self.out}: task {index}, behaviour: {error}; give plain numbers, strings and "
+                "lists: float(x), not a number of numpy's"
+            ) from error
         files = self._files(index)
         episodes, rows = files.cursor()
         if episodes == 0:
@@ -232,16 +263,17 @@ class Writer:
         others = [task for task in self._manifest.tasks if task.index != index]
         self._record(tuple(sorted([*others, record], key=lambda task: task.index)))
 
-    def write_task(
-        self, index: int, *, behaviour: Mapping[str, Any], **columns: np.ndarray
-    ) -> None:
+    def write_task(self, index: int, *, behaviour: Mapping[str, Any], **columns: ArrayLike) -> None:
         """Write the whole lifetime of task `index`: the columns of `append`, then `complete`."""
         self.truncate(index, 0)
         self.append(index, **columns)
         self.complete(index, behaviour)
 
     def finish(self) -> Dataset:
-        """Validate everything, put that on record, and give the folder its name."""
+        """Validate everything, put that on record, and give the folder its name.
+
+        Splits keep the tasks that there is data of; one without any is left out.
+        """
         begun = {path.name for path in self.partial.glob("task-*")}
         unfinished = sorted(begun - {task.folder for task in self._manifest.tasks})
         if unfinished or not begun:
@@ -249,8 +281,14 @@ class Writer:
             raise InputError(f"{self.partial}: {what}; complete it before finishing")
         if self.out.exists() and not self._overwrite:
             raise InputError(f"{self.out}: exists by now; move it, then repeat the command")
-        report = validate.validate(self.partial, self._manifest, self._env)
-        validate.record(self.partial, self._manifest, report)
+        manifest = self._manifest
+        written = {task.index for task in manifest.tasks}
+        kept = {name: [i for i in tasks if i in written] for name, tasks in manifest.splits.items()}
+        splits = {name: tuple(tasks) for name, tasks in kept.items() if tasks}
+        manifest = dataclasses.replace(manifest, splits=splits)
+        validate.record(
+            self.partial, manifest, validate.validate(self.partial, manifest, self._env)
+        )
         replaced = self.out.with_name(self.out.name + ".replaced")
         if self.out.exists():
             shutil.rmtree(replaced, ignore_errors=True)
@@ -274,13 +312,17 @@ class Writer:
             raise InputError(f"{self.out}: no task {index}; {self._env.spec.id} has {len(tasks)}")
         return tuple(float(value) for value in tasks[index])
 
-    def _cast(self, index: int, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _cast(self, index: int, given: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
         """The columns in the dtypes of the files; `InputError` where kind or shape is another."""
+        try:
+            columns = {name: np.asarray(column) for name, column in given.items()}
+        except ValueError as error:
+            raise InputError(f"{self.out}: task {index}: not an array ({error})") from error
         names = set(manifests.column_names(self._env.spec, "terms" in columns))
         if columns.keys() != names:
             wrong = ", ".join(sorted(columns.keys() ^ names))
             raise InputError(f"{self.out}: task {index}: missing or unknown columns: {wrong}")
-        num_rows, num_episodes = len(columns["reward"]), len(columns["episode_start"]) - 1
+        num_rows, num_episodes = columns["reward"].size, columns["episode_start"].size - 1
         cast = {}
         for name, column in columns.items():
             dtype = manifests.column_dtype(name, self._manifest.dtype)
@@ -322,6 +364,7 @@ def write_slice(
     if every < 1:
         raise InputError(f"every {every}: must be at least 1; 10 keeps episodes 0, 10, 20, ...")
     check_mdp(dataset.path, dataset.manifest, env)
+    env = with_tasks_of(dataset, env)
     tasks = [dataset.task(index) for index in dataset.task_indices]
     tasks = [dataclasses.replace(task, episodes=task.episodes[::every]) for task in tasks]
     sizes = [task_bytes(env.spec, task.num_rows, task.num_episodes, dtype) for task in tasks]
@@ -331,7 +374,6 @@ def write_slice(
         env,
         command=command,
         overwrite=overwrite,
-        splits=dataset.splits,
         dtype=dtype,
         source={"hash": dataset.manifest.hash, "slice": selection},
     )

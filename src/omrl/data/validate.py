@@ -37,7 +37,8 @@ class Finding:
 
     file: str
     """Relative to the dataset folder."""
-    task: int
+    task: int | None
+    """None where the dataset as a whole is meant."""
     field: str
     row: int | None
     """First offending row of the file; None where the whole file is meant."""
@@ -46,7 +47,8 @@ class Finding:
 
     def __str__(self) -> str:
         row = "" if self.row is None else f", row {self.row}"
-        return f"{self.file} (task {self.task}, {self.field}{row}): {self.problem}; {self.fix}"
+        task = "" if self.task is None else f"task {self.task}, "
+        return f"{self.file} ({task}{self.field}{row}): {self.problem}; {self.fix}"
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ def raise_first(folder: Path, findings: Sequence[Finding]) -> None:
 
 
 def file_findings(folder: Path, manifest: Manifest) -> list[Finding]:
-    """Whether every column is there with the dtype, the shape and the size it must have."""
-    findings = []
+    """Whether there are tasks, those that the splits name, and every column of theirs with the
+    dtype, the shape and the size it must have."""
+    findings = _task_list_findings(manifest)
     for task in manifest.tasks:
         for name in manifests.column_names(manifest.spec, "terms" in task.columns):
             problem, fix = _file_problem(folder, manifest, task, name)
@@ -78,6 +81,20 @@ def file_findings(folder: Path, manifest: Manifest) -> list[Finding]:
                 findings.append(
                     Finding(_file(task.index, name), task.index, name, None, problem, fix)
                 )
+    return findings
+
+
+def _task_list_findings(manifest: Manifest) -> list[Finding]:
+    def finding(field: str, problem: str) -> Finding:
+        return Finding(manifests.NAME, None, field, None, problem, RECREATE)
+
+    held = {task.index for task in manifest.tasks}
+    findings = [] if held else [finding("tasks", "a dataset without a task")]
+    for name, tasks in manifest.splits.items():
+        if not tasks:
+            findings.append(finding(f"splits.{name}", "names no task"))
+        for index in sorted(set(tasks) - held)[:1]:
+            findings.append(finding(f"splits.{name}", f"names task {index}, which has no data"))
     return findings
 
 

@@ -14,7 +14,7 @@ import abc
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any, ClassVar
@@ -144,6 +144,42 @@ class TaskEnv(abc.ABC):
     def splits(self) -> Mapping[str, tuple[int, ...]]:
         """Task indices by split name (a fresh dict): at least `train` and `test`."""
         return dict(self.split_table)
+
+    def with_tasks(
+        self,
+        tasks: np.ndarray,
+        splits: Mapping[str, Sequence[int]],
+    ) -> TaskEnv:
+        """The same MDP with other tasks, [task, parameter], and named lists of their indices.
+
+        Raises `InputError` for bad ones.
+        """
+        self.check_tasks(tasks)
+        for name, indices in splits.items():
+            wrong = [index for index in indices if not 0 <= index < len(tasks)]
+            if wrong or len(set(indices)) < len(indices):
+                what = f"task {wrong[0]}" if wrong else "a task twice"
+                raise InputError(f"split {name!r} has {what}; tasks are 0 to {len(tasks) - 1}")
+        table = tuple(tuple(map(float, task)) for task in tasks)
+        named = tuple((name, tuple(map(int, indices))) for name, indices in splits.items())
+        return dataclasses.replace(self, task_table=table, split_table=named)  # pyright: ignore
+
+    def check_tasks(self, tasks: np.ndarray) -> None:
+        """Raises `InputError` unless these are tasks of this family, at least one."""
+        spec = self.spec
+        if tasks.ndim != 2 or not len(tasks) or tasks.shape[1] != len(spec.task_names):
+            raise InputError(
+                f"tasks of {spec.id} must have shape (at least 1, {len(spec.task_names)}), "
+                f"not {tasks.shape}"
+            )
+        if not np.isfinite(tasks).all():
+            raise InputError(f"tasks of {spec.id} must be finite")
+        if (tasks <= self.task_minimum).any():
+            row, column = np.argwhere(tasks <= self.task_minimum)[0]
+            raise InputError(
+                f"tasks of {spec.id} must be above {self.task_minimum:g}, not "
+                f"{tasks[row, column]:g} as {spec.task_names[column]} of task {row}"
+            )
 
     @abc.abstractmethod
     def sample_tasks(

@@ -98,20 +98,7 @@ class VectorEnv:
         num_threads: int | None = None,
     ):
         """`num_threads`: physics threads, by default one per core; results do not depend on it."""
-        num_parameters = len(env.spec.task_names)
-        if tasks.ndim != 2 or not len(tasks) or tasks.shape[1] != num_parameters:
-            raise InputError(
-                f"tasks of {env.spec.id} must have shape (at least 1, {num_parameters}), "
-                f"not {tasks.shape}"
-            )
-        if not np.isfinite(tasks).all():
-            raise InputError(f"tasks of {env.spec.id} must be finite")
-        if (tasks <= env.task_minimum).any():
-            row, column = np.argwhere(tasks <= env.task_minimum)[0]
-            raise InputError(
-                f"tasks of {env.spec.id} must be above {env.task_minimum:g}, not "
-                f"{tasks[row, column]:g} as {env.spec.task_names[column]} of task {row}"
-            )
+        env.check_tasks(tasks)
         if num_threads is not None and num_threads < 1:
             raise InputError(f"num_threads must be 1 or more, not {num_threads}")
         self.env = env
