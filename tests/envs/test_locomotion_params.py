@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from omrl.envs.baselines import baseline_returns, main
+from omrl.envs.baselines import baseline_returns
 from omrl.envs.engine import VectorEnv
 from omrl.envs.locomotion_params import (
     HOPPER,
@@ -297,12 +297,3 @@ def test_zero_action_falls_later_than_random_actions_and_lies_still_without_an_e
     still = make(f"{family}/nodone-v1")
     returns = baseline_returns(still, "zero", still.tasks[:5], episodes=1)
     np.testing.assert_allclose(returns, 200, atol=100)  # 200 times the bonus, and the fall
-
-
-def test_the_table_of_baselines_shows_the_first_factors(capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["baselines", "hopper-params/oyster-v1", "--episodes", "1"])
-    main()
-    lines = capsys.readouterr().out.splitlines()
-    masses = "body_mass.world, body_mass.torso, body_mass.thigh, body_mass.leg"
-    assert lines[1] == f"| task | {masses}, ... | random | zero action |"
-    assert lines[3].startswith("| 0 | 0.9734, 0.6517, 2.408, 1.174, ... | ")

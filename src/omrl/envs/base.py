@@ -134,6 +134,8 @@ class TaskEnv(abc.ABC):
     """Named lists of indices into `task_table`."""
     task_minimum: ClassVar[float] = -inf
     """What every parameter of a task must exceed."""
+    task_changes_physics: ClassVar[bool] = False
+    """Else a task changes the reward alone, and one trajectory has a return under every task."""
 
     @property
     def tasks(self) -> Float64[np.ndarray, "task parameter"]:
@@ -222,3 +224,15 @@ class TaskEnv(abc.ABC):
     @abc.abstractmethod
     def physics(self, num_threads: int) -> Physics:
         """A simulator of this family; the caller closes it."""
+
+
+class SolvedEnv(TaskEnv):
+    """An MDP whose best policy has a closed form."""
+
+    @abc.abstractmethod
+    def oracle_action(
+        self,
+        state: Float64[np.ndarray, "*#batch state"],
+        task: Float64[np.ndarray, "*#batch parameter"],
+    ) -> Float64[np.ndarray, "*#batch act"]:
+        """The action of highest return for who knows the task. Pure; leading axes broadcast."""

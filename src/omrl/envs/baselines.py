@@ -1,75 +1,295 @@
-"""Returns of policies that know nothing, to print beside every other return.
+"""Returns of policies that know nothing, or everything, to print beside every other return.
 
-On several tasks doing nothing beats acting at random, and a weak method beats neither.
+On several tasks doing nothing beats acting at random, and a weak method beats neither. The oracle
+is the best policy where that has a closed form, else each task's own agent at the end of
+`omrl collect`, as the dataset has it on record.
 
-    python -m omrl.envs.baselines cheetah-vel/macaw-v1 --episodes 100
+    python -m omrl.envs.baselines cheetah-vel/macaw-v1 --episodes 100    # prints a table
+
+With `--write docs/environments/baselines.json` the numbers are kept for the cards, and
+`--oracle-from DATASET` reads an oracle instead of measuring anything.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
+import platform
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Float64
 
-from omrl.envs.base import TaskEnv
-from omrl.envs.engine import VectorEnv
-from omrl.envs.registry import make
+from omrl.config import from_json, read_json, to_json
+from omrl.envs.base import SolvedEnv, TaskEnv
+from omrl.envs.engine import VectorEnv, available_cpus
+from omrl.envs.registry import ids, make
+from omrl.errors import InputError
+from omrl.files import atomic_write
 
+Name = Literal["random", "zero", "oracle"]
+Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Actions [env, act] for states [env, state] and tasks [env, parameter]."""
+
+POLICIES: dict[Name, str] = {
+    "random": "actions independent and uniform over the box",
+    "zero": "all actions 0",
+    "oracle": "the best policy, in closed form",
+}
+MAX_PARAMETERS = 4
+"""Tables show the parameters of tasks that have no more."""
+_LEARNED_ORACLE = "each task's own agent at the end of `omrl collect`"
 _ACTION_STREAM = 0x616374696F6E
 """Keeps actions apart from other uses of the seed."""
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Undiscounted returns of one policy on every canonical task."""
+
+    policy: str
+    """What acts."""
+    mean: tuple[float, ...]
+    """Per task."""
+    standard_error: tuple[float, ...] | None
+    """Of `mean`; None where it is not on record."""
+    episodes: int
+    """Per task."""
+    seed: int
+    command: str
+    hardware: str
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What is known of one environment."""
+
+    spec_hash: str
+    random: Measured | None = None
+    zero: Measured | None = None
+    oracle: Measured | None = None
+
+
+# --- Measuring ---------------------------------------------------------------------------------
+
+
+def scripted(env: TaskEnv, name: Name, seed: int) -> Act:
+    """The policy of that name. InputError for an oracle that has no closed form."""
+    if seed < 0:
+        raise InputError(f"seed must be 0 or more, not {seed}")
+    rng = np.random.Generator(np.random.Philox(key=[seed, _ACTION_STREAM]))
+    if name == "random":
+        return lambda states, tasks: rng.uniform(-1.0, 1.0, (len(states), env.spec.act_dim))
+    if name == "zero":
+        return lambda states, tasks: np.zeros((len(states), env.spec.act_dim))
+    if not isinstance(env, SolvedEnv):
+        raise InputError(
+            f"the best policy of {env.spec.id} has no closed form: choose random or zero"
+        )
+    return env.oracle_action
+
+
 def baseline_returns(
     env: TaskEnv,
-    policy: Literal["random", "zero"],
+    policy: Name,
     tasks: Float[np.ndarray, "task parameter"],
     *,
     episodes: int,
     seed: int = 0,
     num_threads: int | None = None,
+    shared: bool = False,
 ) -> Float64[np.ndarray, "task episode"]:
-    """Undiscounted returns: actions independent and U(-1, 1), or all 0."""
-    rng = np.random.Generator(np.random.Philox(key=[seed, _ACTION_STREAM]))
-    repeated = np.repeat(tasks, episodes, axis=0)
-    returns = np.zeros(len(repeated))
-    with closing(VectorEnv(env, repeated, seed=seed, num_threads=num_threads)) as vector:
+    """Undiscounted returns; `shared`: of the same episodes, those of the first task, for all tasks.
+
+    Episodes can be shared where neither physics nor policy depend on the task.
+    """
+    if shared and (env.task_changes_physics or policy == "oracle"):
+        raise ValueError(f"tasks of {env.spec.id} cannot share episodes of policy {policy}")
+    if episodes < 1:
+        raise InputError(f"episodes must be 1 or more, not {episodes}")
+    act = scripted(env, policy, seed)
+    rows = np.repeat(tasks[:1] if shared else tasks, episodes, axis=0)
+    returns = np.zeros((len(tasks), episodes))
+    with closing(VectorEnv(env, rows, seed=seed, num_threads=num_threads)) as vector:
         vector.reset()
-        shape = (vector.num_envs, env.spec.act_dim)
         for _ in range(env.spec.horizon):
-            action = rng.uniform(-1.0, 1.0, shape) if policy == "random" else np.zeros(shape)
-            returns += vector.step(action).reward
-    return returns.reshape(-1, episodes)
+            alive = vector.alive
+            action = act(vector.states, vector.tasks)
+            step = vector.step(action)
+            if shared:
+                reward = env.reward(step.terms[None], action[None], tasks[:, None])
+                returns += np.where(alive, reward, 0.0)
+            else:
+                returns += step.reward.reshape(returns.shape)
+    return returns
+
+
+def measure(env: TaskEnv, policy: Name, *, episodes: int, seed: int, command: str) -> Measured:
+    """Returns on the canonical tasks; they share episodes where they can."""
+    shared = policy != "oracle" and not env.task_changes_physics
+    returns = baseline_returns(env, policy, env.tasks, episodes=episodes, seed=seed, shared=shared)
+    error = returns.std(axis=1, ddof=1) / np.sqrt(episodes) if episodes > 1 else None
+    return Measured(
+        POLICIES[policy],
+        _rounded(returns.mean(axis=1)),
+        None if error is None else _rounded(error),
+        episodes,
+        seed,
+        command,
+        _hardware(),
+    )
+
+
+def recorded_oracle(env: TaskEnv, dataset: str, command: str) -> Measured:
+    """The final returns of the agents that collected `dataset`, of exactly this MDP."""
+    from omrl.data.store import check_mdp, open_dataset  # this module is needed without data
+
+    opened = open_dataset(dataset)
+    check_mdp(opened.path, opened.manifest, env)
+    records = [opened.manifest.record(index) for index in range(len(env.tasks))]
+    behaviours = [record.behaviour for record in records]
+    for index, behaviour in enumerate(behaviours):
+        if records[index].parameters != env.task_table[index]:
+            raise InputError(
+                f"{dataset}: task {index} is {records[index].parameters}, not that of "
+                f"{env.spec.id}; give data of its own tasks"
+            )
+        for name in ("final_return", "final_episodes", "seed"):
+            if not isinstance(behaviour.get(name), int | float):
+                raise InputError(
+                    f"{dataset}: task {index} has no {name} on record; only data of omrl collect "
+                    "have an oracle"
+                )
+    return Measured(
+        _LEARNED_ORACLE,
+        _rounded(np.array([behaviour["final_return"] for behaviour in behaviours])),
+        None,
+        int(behaviours[0]["final_episodes"]),
+        int(behaviours[0]["seed"]),
+        command,
+        "not on record",
+    )
+
+
+def _rounded(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(round(float(value), 3) for value in values)
+
+
+def _hardware() -> str:
+    processor = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")  # Linux leaves platform.processor() empty
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        processor = names[0].split(":", 1)[1].strip() if names else processor
+    return f"{available_cpus()} cores, {processor}"
+
+
+# --- The file ----------------------------------------------------------------------------------
+
+
+def read(path: Path) -> dict[str, Baselines]:
+    """By id. What was measured of another MDP or task list than the present one is left out."""
+    kept = {}
+    for env_id, fields in read_json(path).items() if path.exists() else ():
+        entry = from_json(Baselines, fields, f"{path}: {env_id}")
+        if env_id in ids() and _is_current(make(env_id), entry):
+            kept[env_id] = entry
+    return kept
+
+
+def _is_current(env: TaskEnv, entry: Baselines) -> bool:
+    measured = [entry.random, entry.zero, entry.oracle]
+    lengths = {len(each.mean) for each in measured if each is not None}
+    return entry.spec_hash == env.spec.hash and lengths <= {len(env.tasks)}
+
+
+def write(path: Path, entries: Mapping[str, Baselines]) -> None:
+    """In the order of the registry, an id per line."""
+    rows = [
+        f"{json.dumps(env_id)}: {json.dumps(to_json(entries[env_id]))}"
+        for env_id in ids()
+        if env_id in entries
+    ]
+    with atomic_write(path) as file:
+        file.write(("{\n" + ",\n".join(rows) + "\n}\n").encode())
+
+
+# --- The table ---------------------------------------------------------------------------------
+
+
+def table(env: TaskEnv, entry: Baselines) -> str:
+    """Returns per task and means over the splits, in Markdown."""
+    names = env.spec.task_names if len(env.spec.task_names) <= MAX_PARAMETERS else ()
+    header = ["task", "split", *names, "random", "zero action", "oracle"]
+    measured = (entry.random, entry.zero, entry.oracle)
+    rows = [header, ["---"] * len(header)]
+    for index, parameters in enumerate(env.task_table):
+        splits = ", ".join(name for name, tasks in env.split_table if index in tasks)
+        shown = [f"{value:.4g}" for value in parameters[: len(names)]]
+        rows.append([str(index), splits, *shown, *(_cell(each, index) for each in measured)])
+    for name, tasks in env.split_table:
+        means = [
+            "" if each is None else _number(float(np.mean([each.mean[task] for task in tasks])))
+            for each in measured
+        ]
+        rows.append([f"mean of {len(tasks)}", name, *([""] * len(names)), *means])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cell(measured: Measured | None, index: int) -> str:
+    if measured is None:
+        return ""
+    mean = _number(measured.mean[index])
+    if measured.standard_error is None:
+        return mean
+    return f"{mean} ± {_number(measured.standard_error[index])}"
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}"  # + 0.0: no minus zero
 
 
 def main() -> None:
-    """Print the mean return per task and over each split, as a Markdown table."""
+    """Print the returns of environments as Markdown tables, and keep them if asked to."""
     parser = argparse.ArgumentParser(prog="python -m omrl.envs.baselines")
-    parser.add_argument("env_id")
-    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("env_ids", nargs="+", metavar="ID")
+    parser.add_argument("--episodes", type=int, default=100, help="per task")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--oracle-from", metavar="DATASET", help="read the oracle, measure nothing")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="update this JSON file")
     args = parser.parse_args()
-    env = make(args.env_id)
-    options = {"episodes": args.episodes, "seed": args.seed}
-    random = baseline_returns(env, "random", env.tasks, **options).mean(axis=1)
-    zero = baseline_returns(env, "zero", env.tasks, **options).mean(axis=1)
-    print(f"{args.env_id} {env.spec.hash[:12]}: mean return of {args.episodes} episodes")
-    names = _joined(list(env.spec.task_names))
-    print(f"| task | {names} | random | zero action |\n|---|---|---|---|")
-    for index, parameters in enumerate(env.tasks):
-        values = _joined([f"{value:.4g}" for value in parameters])
-        print(f"| {index} | {values} | {random[index]:.1f} | {zero[index]:.1f} |")
-    for name, indices in env.splits.items():
-        rows = list(indices)
-        print(
-            f"| {name} | {len(rows)} tasks | {random[rows].mean():.1f} | {zero[rows].mean():.1f} |"
-        )
+    try:
+        for env_id in args.env_ids:
+            env = make(env_id)
+            known = {} if args.write is None else read(args.write)
+            entry = dataclasses.replace(
+                known.get(env_id, Baselines(env.spec.hash)), **_found(env, args)
+            )
+            if args.write is not None:
+                write(args.write, known | {env_id: entry})
+            print(f"{env_id} {env.spec.hash[:12]}\n{table(env, entry)}")
+    except InputError as error:
+        parser.exit(2, f"omrl: error: {error}\n")
 
 
-def _joined(values: list[str], limit: int = 4) -> str:
-    return ", ".join(values[:limit] + ["..."] * (len(values) > limit))
+def _found(env: TaskEnv, args: argparse.Namespace) -> dict[Name, Measured]:
+    command = f"python -m omrl.envs.baselines {env.spec.id}"
+    if args.oracle_from is not None:
+        command += f" --oracle-from {args.oracle_from}"
+        return {"oracle": recorded_oracle(env, args.oracle_from, command)}
+    command += f" --episodes {args.episodes}" + (f" --seed {args.seed}" if args.seed else "")
+    names: list[Name] = [
+        name for name in POLICIES if name != "oracle" or isinstance(env, SolvedEnv)
+    ]
+    return {
+        name: measure(env, name, episodes=args.episodes, seed=args.seed, command=command)
+        for name in names
+    }
 
 
 if __name__ == "__main__":

@@ -107,6 +107,7 @@ class LocomotionParams(TaskEnv):
     bounds: Bounds
     alive_bonus: float
     task_minimum: ClassVar[float] = 0.0
+    task_changes_physics: ClassVar[bool] = True
 
     def sample_tasks(
         self, rng: np.random.Generator, num: int
