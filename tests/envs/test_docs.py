@@ -1,40 +1,64 @@
-"""The environment pages say what the code does."""
+"""The environment pages and cards say what the code does."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from omrl.envs import cards
+from omrl.envs.base import SolvedEnv
+from omrl.envs.baselines import read
+from omrl.envs.papers import PAPERS, USES
 from omrl.envs.registry import ids, make
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "environments"
+FAMILIES = sorted({env_id.split("/")[0] for env_id in ids()})
+
+
+def test_the_cards_are_what_their_command_writes():
+    expected = cards.files(read(PAGES / cards.BASELINES))
+    committed = {
+        path.relative_to(PAGES).as_posix(): path.read_bytes() for path in PAGES.glob("*/*")
+    }
+    stale = [name for name in expected | committed if expected.get(name) != committed.get(name)]
+    assert not stale, f"run {cards.COMMAND}, and delete files that it does not write: {stale}"
+
+
+def test_pictures_are_small():
+    sizes = [path.stat().st_size for path in PAGES.glob("*/*.svg")]
+    assert 0 < sum(sizes) < 1_500_000
+    # Equal tasks and splits share one.
+    assert not (PAGES / "cheetah-vel" / "nopos-v1.svg").exists()
 
 
 @pytest.mark.parametrize("env_id", ids())
-def test_the_page_has_the_id_and_its_hash(env_id):
-    page = (PAGES / f"{env_id.split('/')[0]}.md").read_text()
-    row = next(line for line in page.splitlines() if line.startswith(f"| `{env_id}` |"))
-    assert make(env_id).spec.hash[:12] in row
+def test_every_environment_has_papers_and_baselines(env_id):
+    assert all(paper in PAPERS for paper, _ in USES[env_id])
+    entry = read(PAGES / cards.BASELINES)[env_id]
+    assert entry.random is not None
+    assert entry.zero is not None
+    assert entry.oracle is not None or not isinstance(make(env_id), SolvedEnv)
 
 
-@pytest.mark.parametrize(
-    "env_id",
-    [
-        "cheetah-vel/macaw-v1",
-        "cheetah-dir/macaw-v1",
-        "walker-params/macaw-v1",
-        "hopper-params/oyster-v1",
-        "ant-dir/macaw-v1",
-        "ant-semicircle/borel-v1",
-        "point-robot/oyster-v1",
-        "sparse-point-robot/oyster-v1",
-        "gridnav/borel-v1",
-    ],
-)
-def test_the_observation_table_is_the_layout(env_id):
-    page = (PAGES / f"{env_id.split('/')[0]}.md").read_text()
-    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", page, flags=re.MULTILINE)
-    assert rows == [(str(index), name) for index, name in enumerate(make(env_id).spec.obs_names)]
+@pytest.mark.parametrize("env_id", ids())
+def test_the_card_has_the_spec(env_id):
+    spec = make(env_id).spec
+    card = (PAGES / f"{env_id}.md").read_text()
+    assert f"`{spec.hash}`" in card
+    assert f"`omrl/{env_id.replace('/', '.')}`" in card
+    rows = re.findall(r"^\| (\d+) \| `([\w.]+)` \|$", card, flags=re.MULTILINE)
+    assert rows == [(str(index), name) for index, name in enumerate(spec.obs_names)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_page_of_a_family_links_to_all_its_cards(family):
+    links = re.findall(r"\]\(([\w./-]+\.md)[)#]", (PAGES / f"{family}.md").read_text())
+    assert {f"{env_id}.md" for env_id in ids() if env_id.startswith(f"{family}/")} <= set(links)
+    assert all((PAGES / link).exists() for link in links)
+
+
+def test_indices_are_written_as_runs():
+    assert cards._runs((5, 0, 1, 2, 8, 9)) == "0 to 2, 5, 8 to 9"
 
 
 def test_the_code_on_the_pages_runs(capsys):
