@@ -1,4 +1,5 @@
-"""`omrl envs [check]`: the environments, one in full, or whether they are what their ids say."""
+"""`omrl envs [check | render]`: the environments, one in full, whether they are what their ids
+say, or a film of one."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import tyro
 
@@ -15,7 +17,9 @@ from omrl.errors import InputError
 
 @dataclass(frozen=True)
 class EnvsOptions:
-    """List the environments, or describe one. `omrl envs check` compares them with the record."""
+    """List the environments, or describe one.
+
+    `omrl envs check` compares them with the record, `omrl envs render` films an episode."""
 
     id: tyro.conf.Positional[str | None] = None
     """Environment to describe."""
@@ -31,6 +35,49 @@ class CheckOptions:
     """Environments to check; all without any."""
     json: bool = False
     """Print JSON."""
+
+
+@dataclass(frozen=True)
+class RenderOptions:
+    """Film episodes of one environment in real time."""
+
+    id: tyro.conf.Positional[str]
+    """Environment."""
+    out: Path
+    """Film to write: .mp4 or .gif."""
+    task: int = 0
+    """Index of the canonical task."""
+    policy: str = "random"
+    """random, zero, oracle (point robots, gridnav), or a file of `omrl adapt`."""
+    episodes: int = 1
+    steps: int | None = None
+    """Per episode; without it until its end."""
+    seed: int = 0
+    """Of initial states and random actions."""
+    width: int = 480
+    """In pixels, even, as the height."""
+    height: int = 360
+    overwrite: bool = False
+    """Replace an existing film."""
+
+
+def render(options: RenderOptions) -> None:
+    """Write a film."""
+    from omrl.envs import registry
+    from omrl.envs.render import film
+
+    frames, rate = film(
+        registry.make(options.id),
+        options.task,
+        options.policy,
+        options.out,
+        episodes=options.episodes,
+        steps=options.steps,
+        seed=options.seed,
+        size=(options.width, options.height),
+        overwrite=options.overwrite,
+    )
+    print(f"{options.out}: {frames} frames, {rate:.4g} per second")
 
 
 def check(options: CheckOptions) -> None:
@@ -57,9 +104,11 @@ def check(options: CheckOptions) -> None:
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    """`omrl envs [ID]` and `omrl envs check [ID …]`."""
+    """`omrl envs [ID]`, `omrl envs check [ID …]` and `omrl envs render ID --out FILE`."""
     if arguments and arguments[0] == "check":
         check(parse(CheckOptions, "envs check", arguments[1:]))
+    elif arguments and arguments[0] == "render":
+        render(parse(RenderOptions, "envs render", arguments[1:]))
     else:
         show(parse(EnvsOptions, "envs", arguments))
 
