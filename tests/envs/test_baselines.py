@@ -102,16 +102,29 @@ def test_the_measured_error_is_that_of_the_mean():
 
 
 def test_a_dataset_has_the_oracle_on_record(cheetah_data):
-    oracle = recorded_oracle(VEL, "bundled:cheetah-vel", "again")
+    oracle = recorded_oracle(VEL, "bundled:cheetah-vel", "read it", "a card")
     assert oracle.mean[:2] == (-5.349, -4.874)
     assert (oracle.episodes, oracle.seed, oracle.standard_error) == (32, 0, None)
+    assert oracle.command.startswith("omrl data slice data/cheetah-vel ")
+    assert oracle.command.endswith(" && read it")
+    assert oracle.hardware == "a card"
     with pytest.raises(InputError, match="another MDP"):
-        recorded_oracle(make("cheetah-vel/nopos-v1"), "bundled:cheetah-vel", "again")
+        recorded_oracle(make("cheetah-vel/nopos-v1"), "bundled:cheetah-vel", "", "")
     with pytest.raises(InputError, match="no final_episodes on record"):
-        recorded_oracle(VEL, str(cheetah_data), "again")
+        recorded_oracle(VEL, str(cheetah_data), "", "")
     others = VEL.with_tasks(VEL.tasks[::-1], VEL.splits)
-    with pytest.raises(InputError, match=r"task 0 is \(0\.075,\)"):
-        recorded_oracle(others, "bundled:cheetah-vel", "again")
+    with pytest.raises(InputError, match="its tasks are not those of cheetah-vel/macaw-v1"):
+        recorded_oracle(others, "bundled:cheetah-vel", "", "")
+
+
+def test_tasks_without_an_oracle_are_left_out_of_its_mean():
+    oracle = dataclasses.replace(MEASURED, mean=(None, -3.0, *[None] * 38), standard_error=None)
+    lines = table(VEL, Baselines(VEL.spec.hash, oracle=oracle)).splitlines()
+    assert lines[2].endswith("|  |")
+    assert lines[3].endswith("| -3.00 |")
+    means = [line for line in lines if line.startswith("| mean of ")]
+    assert means[0].endswith("| -3.00 (of 1) |")
+    assert means[1].endswith("|  |")
 
 
 # --- File and table ----------------------------------------------------------------------------

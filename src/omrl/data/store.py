@@ -85,7 +85,7 @@ def with_tasks_of(dataset: Dataset, env: TaskEnv) -> TaskEnv:
     where their numbers have a gap.
     """
     tasks = env.tasks
-    if not _are_tasks_of(env, dataset.manifest.tasks):
+    if not are_tasks_of(env, dataset.manifest.tasks):
         tasks = dataset.task_parameters
         if dataset.task_indices != tuple(range(len(tasks))):
             raise InputError(
@@ -95,7 +95,8 @@ def with_tasks_of(dataset: Dataset, env: TaskEnv) -> TaskEnv:
     return env.with_tasks(tasks, dataset.splits)
 
 
-def _are_tasks_of(env: TaskEnv, records: Sequence[TaskRecord]) -> bool:
+def are_tasks_of(env: TaskEnv, records: Sequence[TaskRecord]) -> bool:
+    """Whether the list of `env` has these tasks under these numbers."""
     tasks = env.tasks
     return all(
         record.index < len(tasks) and np.array_equal(tasks[record.index], record.parameters)
@@ -164,7 +165,7 @@ def _continues(held: Manifest, begun: Manifest, env: TaskEnv) -> bool:
     """Whether what `held` tells of would have been written by a writer that `begun` describes."""
     # The splits of the last one count; `finish` cuts them.
     like_begun = dataclasses.replace(held, tasks=(), splits=begun.splits, validation=None)
-    return like_begun == begun and _are_tasks_of(env, held.tasks)
+    return like_begun == begun and are_tasks_of(env, held.tasks)
 
 
 def _begun(partial: Path) -> Manifest | None:

@@ -7,7 +7,8 @@ is the best policy where that has a closed form, else each task's own agent at t
     python -m omrl.envs.baselines cheetah-vel/macaw-v1 --episodes 100    # prints a table
 
 With `--write docs/environments/baselines.json` the numbers are kept for the cards, and
-`--oracle-from DATASET` reads an oracle instead of measuring anything.
+`--oracle-from DATASET` reads an oracle instead of measuring anything; `--hardware` says what it was
+collected on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import argparse
 import dataclasses
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +55,8 @@ class Measured:
 
     policy: str
     """What acts."""
-    mean: tuple[float, ...]
-    """Per task."""
+    mean: tuple[float | None, ...]
+    """Per task; None where a dataset without that task is the source."""
     standard_error: tuple[float, ...] | None
     """Of `mean`; None where it is not on record."""
     episodes: int
@@ -145,34 +146,35 @@ def measure(env: TaskEnv, policy: Name, *, episodes: int, seed: int, command: st
     )
 
 
-def recorded_oracle(env: TaskEnv, dataset: str, command: str) -> Measured:
-    """The final returns of the agents that collected `dataset`, of exactly this MDP."""
-    from omrl.data.store import check_mdp, open_dataset  # this module is needed without data
+def recorded_oracle(env: TaskEnv, dataset: str, command: str, hardware: str) -> Measured:
+    """The final returns of the agents that collected `dataset`, some or all tasks of `env`."""
+    # This module is needed without data.
+    from omrl.data.store import are_tasks_of, check_mdp, open_dataset
 
     opened = open_dataset(dataset)
     check_mdp(opened.path, opened.manifest, env)
-    records = [opened.manifest.record(index) for index in range(len(env.tasks))]
-    behaviours = [record.behaviour for record in records]
-    for index, behaviour in enumerate(behaviours):
-        if records[index].parameters != env.task_table[index]:
-            raise InputError(
-                f"{dataset}: task {index} is {records[index].parameters}, not that of "
-                f"{env.spec.id}; give data of its own tasks"
-            )
+    if not are_tasks_of(env, opened.manifest.tasks):
+        raise InputError(
+            f"{dataset}: its tasks are not those of {env.spec.id}; give data of its own tasks"
+        )
+    mean: list[float | None] = [None] * len(env.tasks)
+    for record in opened.manifest.tasks:
         for name in ("final_return", "final_episodes", "seed"):
-            if not isinstance(behaviour.get(name), int | float):
+            if not isinstance(record.behaviour.get(name), int | float):
                 raise InputError(
-                    f"{dataset}: task {index} has no {name} on record; only data of omrl collect "
-                    "have an oracle"
+                    f"{dataset}: task {record.index} has no {name} on record; only data of omrl "
+                    "collect have an oracle"
                 )
+        mean[record.index] = round(record.behaviour["final_return"], 3)
+    behaviour = opened.manifest.tasks[0].behaviour
     return Measured(
         _LEARNED_ORACLE,
-        _rounded(np.array([behaviour["final_return"] for behaviour in behaviours])),
+        tuple(mean),
         None,
-        int(behaviours[0]["final_episodes"]),
-        int(behaviours[0]["seed"]),
-        command,
-        "not on record",
+        int(behaviour["final_episodes"]),
+        int(behaviour["seed"]),
+        f"{opened.manifest.command} && {command}",
+        hardware,
     )
 
 
@@ -233,21 +235,28 @@ def table(env: TaskEnv, entry: Baselines) -> str:
         shown = [f"{value:.4g}" for value in parameters[: len(names)]]
         rows.append([str(index), splits, *shown, *(_cell(each, index) for each in measured)])
     for name, tasks in env.split_table:
-        means = [
-            "" if each is None else _number(float(np.mean([each.mean[task] for task in tasks])))
-            for each in measured
-        ]
+        means = [_mean(each, tasks) for each in measured]
         rows.append([f"mean of {len(tasks)}", name, *([""] * len(names)), *means])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _cell(measured: Measured | None, index: int) -> str:
-    if measured is None:
+    mean = None if measured is None else measured.mean[index]
+    if measured is None or mean is None:
         return ""
-    mean = _number(measured.mean[index])
     if measured.standard_error is None:
-        return mean
-    return f"{mean} ± {_number(measured.standard_error[index])}"
+        return _number(mean)
+    return f"{_number(mean)} ± {_number(measured.standard_error[index])}"
+
+
+def _mean(measured: Measured | None, tasks: Sequence[int]) -> str:
+    """Over the tasks that were measured; says how many if not all."""
+    means = [] if measured is None else [measured.mean[task] for task in tasks]
+    known = [mean for mean in means if mean is not None]
+    if not known:
+        return ""
+    only = "" if len(known) == len(tasks) else f" (of {len(known)})"
+    return _number(float(np.mean(known))) + only
 
 
 def _number(value: float) -> str:
@@ -261,6 +270,9 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=100, help="per task")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--oracle-from", metavar="DATASET", help="read the oracle, measure nothing")
+    parser.add_argument(
+        "--hardware", default="not on record", help="what the oracle was collected on"
+    )
     parser.add_argument("--write", type=Path, metavar="FILE", help="update this JSON file")
     args = parser.parse_args()
     try:
@@ -281,7 +293,7 @@ def _found(env: TaskEnv, args: argparse.Namespace) -> dict[Name, Measured]:
     command = f"python -m omrl.envs.baselines {env.spec.id}"
     if args.oracle_from is not None:
         command += f" --oracle-from {args.oracle_from}"
-        return {"oracle": recorded_oracle(env, args.oracle_from, command)}
+        return {"oracle": recorded_oracle(env, args.oracle_from, command, args.hardware)}
     command += f" --episodes {args.episodes}" + (f" --seed {args.seed}" if args.seed else "")
     names: list[Name] = [
         name for name in POLICIES if name != "oracle" or isinstance(env, SolvedEnv)
