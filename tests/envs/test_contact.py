@@ -4,12 +4,11 @@ import mujoco
 import numpy as np
 import pytest
 
-from omrl.envs.ant import MODEL_SHA256
+from omrl.envs import ant, humanoid
 from omrl.envs.contact import add_contact_sensors, external_forces
 from omrl.envs.mujoco_physics import compile_model
 
-HUMANOID_SHA256 = "85816f372c826d2094b4a598918233bd9c5843b2439119eece2733bdc2e0d073"
-MODELS = {"ant.xml": MODEL_SHA256, "humanoid.xml": HUMANOID_SHA256}
+MODELS = {robot.MODEL_FILE: robot.MODEL_SHA256 for robot in (ant, humanoid)}
 
 
 @pytest.mark.parametrize("file_name", MODELS)

@@ -122,6 +122,7 @@ def test_step_before_reset():
             {},
         ),  # falls often, and then has the dynamics of another task
         ("omrl/ant-dir.macaw-v1", {}),  # falls, and has a state beyond MuJoCo's
+        ("omrl/humanoid-dir.smac-v1", {}),  # falls, and its reset needs the simulator
         ("omrl/gridnav.borel-v1", {}),
     ],
 )

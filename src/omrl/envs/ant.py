@@ -19,7 +19,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 
 from omrl.envs.base import EnvSpec, Physics, TaskEnv
-from omrl.envs.task_lists import Splits, all_but, digest_text, first_train, semicircle_goals
+from omrl.envs.task_lists import (
+    Splits,
+    all_but,
+    digest_text,
+    directions_text,
+    draw_directions,
+    first_train,
+    semicircle_goals,
+)
 
 NQ, NV = 15, 14
 ACT_DIM = 8
@@ -281,10 +289,7 @@ _TERMS_TEXT = (
 
 def draw_tasks() -> dict[str, np.ndarray]:
     """The lists in `assets/ant_tasks.npz`: directions [rad] and goals that no paper released."""
-    drawn = {
-        name: np.random.RandomState(seed).uniform(0.0, 2.0 * np.pi, num)
-        for name, (seed, num) in _DIRECTIONS.items()
-    }
+    drawn = {name: draw_directions(seed, num) for name, (seed, num) in _DIRECTIONS.items()}
     goals = semicircle_goals(np.random.RandomState(_SEMICIRCLE_SEED), 100)
     return drawn | {"semicircle": goals}
 
@@ -323,7 +328,7 @@ def _directions(
 
 def _drawn_text(name: str) -> str:
     seed, _ = _DIRECTIONS[name]
-    return f"U(0, 2 pi), drawn by numpy RandomState({seed}), {digest_text(_DRAWN[name])}"
+    return directions_text(seed, _DRAWN[name])
 
 
 def _semicircle(version: str, *, sparse: bool = False) -> AntSemicircle:

@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float64
 from mujoco import mjtConDataField
 
-_PER_BODY = 9
-"""Force, torque, position; in world coordinates."""
+PER_BODY = 9
+"""Sensor values: force, torque, position; in world coordinates."""
 _FIELDS = sum(
     1 << int(field)
     for field in (
@@ -60,9 +60,19 @@ def external_forces(
     provided that nothing but contacts acts from outside.
     """
     com = sensors[:, None, -3:]
-    contacts = sensors[:, :-3].reshape(len(sensors), -1, _PER_BODY)
+    contacts = sensors[:, :-3].reshape(len(sensors), -1, PER_BODY)
     force, torque, position = np.split(contacts, 3, axis=-1)
     moment = torque + np.cross(position - com, force)
     # A sensor has the force that the body exerts.
     forces = -np.concatenate([moment, force], axis=-1)
-    return np.pad(forces, ((0, 0), (1, 0), (0, 0)))
+    return with_world(forces)
+
+
+def with_world(
+    values: Float64[np.ndarray, "row body entry"],
+) -> Float64[np.ndarray, "row all_bodies entry"]:
+    """The world before the bodies, all 0."""
+    rows, bodies, entries = values.shape
+    every = np.zeros((rows, 1 + bodies, entries))
+    every[:, 1:] = values
+    return every

@@ -5,8 +5,8 @@ action. So it is a pure function of the state, and a Python loop over `mj_step` 
 start gives the same bits, whatever the number of threads, the batch size and the order.
 
 A state is MuJoCo's full physics state: time, qpos, qvel (and activations where a model has them),
-then, where a family needs them, columns derived from the model's sensors in the last physics step
-(contact forces, for instance: they are no function of the physics state alone).
+then, where a family needs them, columns derived from sensors (contact forces, for instance: they
+are no function of the physics state alone).
 """
 
 # MuJoCo ships no type stubs.
@@ -19,6 +19,7 @@ import functools
 import hashlib
 import importlib.util
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +108,25 @@ def scaled_models(model: mujoco.MjModel, arrays: tuple[str, ...]) -> ModelOf:
     return lambda task: build(task.tobytes())
 
 
+@functools.lru_cache(maxsize=8)
+def _thread_data(model: mujoco.MjModel, thread: int) -> mujoco.MjData:
+    # Creating it takes as long as a step of a humanoid.
+    return mujoco.MjData(model)
+
+
+def forward(model: mujoco.MjModel, state: Float64[np.ndarray, " state"]) -> mujoco.MjData:
+    """All that MuJoCo computes at a full physics state without control, contact forces included.
+
+    The warm start is zeroed. Valid until this thread's next call.
+    """
+    data = _thread_data(model, threading.get_ident())
+    mujoco.mj_resetData(model, data)
+    mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+    mujoco.mj_forward(model, data)
+    mujoco.mj_rnePostConstraint(model, data)
+    return data
+
+
 class MujocoPhysics(Physics):
     """A batch of environments of one model, or of models that differ in their numbers only."""
 
@@ -117,22 +137,31 @@ class MujocoPhysics(Physics):
         num_threads: int,
         *,
         derive: Derive | None = None,
+        sensing: mujoco.MjModel | None = None,
         model_of: ModelOf | None = None,
     ):
         """
         Args:
-            derive: the last columns of a state from the sensors. MuJoCo evaluates sensors at the
-                start of a physics step, here of the last one (with RK4: at its first stage).
+            derive: the last columns of a state from sensors.
+            sensing: the model with these sensors, which are read at the state after the step with
+                the action of the step. None: they are those of `model`, which MuJoCo evaluates at
+                the start of a physics step, here of the last one (with RK4: at its first stage).
             model_of: the model of a task, the same object for equal tasks; None: `model` for all.
         """
         self.model = model
         self._frame_skip = frame_skip
         self._derive = derive
+        self._sensing = sensing
         self._model_of = model_of
         self._num_physics = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+        self._full_control = model.actuator_ctrlrange[:, 1].copy()
         # A pool of zero threads runs on the calling one.
         self._pool = rollout.Rollout(nthread=num_threads if num_threads > 1 else 0)
-        self._scratch = [mujoco.MjData(model) for _ in range(num_threads)]
+        self._scratch = {
+            each: [mujoco.MjData(each) for _ in range(num_threads)]
+            for each in (model, sensing)
+            if each is not None
+        }
 
     def step(
         self,
@@ -141,7 +170,10 @@ class MujocoPhysics(Physics):
         tasks: Float64[np.ndarray, "env parameter"],
         active: Bool[np.ndarray, " env"],
     ) -> Float64[np.ndarray, "env state"]:
-        """See `Physics.step`. ValueError for wrong shapes and for states that are not finite."""
+        """See `Physics.step`. ValueError for wrong shapes and for states that are not finite.
+
+        An action of 1 is the upper end of the actuator's control range, which is symmetric.
+        """
         if actions.shape != (len(states), self.model.nu) or len(active) != len(states):
             raise ValueError(
                 f"{len(states)} environments need actions of shape ({len(states)}, "
@@ -152,30 +184,48 @@ class MujocoPhysics(Physics):
         if rows.size:
             start = np.ascontiguousarray(states[rows, : self._num_physics])
             self._check_finite(rows, start)
+            controls = actions[rows] * self._full_control
             if self._model_of is None:
                 models = [self.model] * rows.size
             else:
                 models = [self._model_of(task) for task in tasks[rows]]
-            path = np.empty((rows.size, self._frame_skip, self._num_physics))
-            sensors = None
+            end, sensors = self._simulate(self.model, models, start, controls, self._frame_skip)
+            self._check(rows, start, end, self._frame_skip)
+            next_states[rows, : self._num_physics] = end
+            if self._sensing is not None:
+                models = [self._sensing] * rows.size
+                after, sensors = self._simulate(self._sensing, models, end, controls, 1)
+                self._check(rows, end, after, 1)
             if self._derive is not None:
-                sensors = np.empty((rows.size, self._frame_skip, self.model.nsensordata))
-            # The checks would take as long as a tenth of the physics of 64 half-cheetahs.
-            self._pool.rollout(
-                models,
-                self._scratch,
-                start,
-                np.repeat(actions[rows, None].astype(np.float64), self._frame_skip, axis=1),
-                nstep=self._frame_skip,
-                skip_checks=True,
-                state=path,
-                sensordata=sensors,
-            )
-            self._check(rows, start, path[:, -1])
-            next_states[rows, : self._num_physics] = path[:, -1]
-            if self._derive is not None and sensors is not None:  # both or neither
-                next_states[rows, self._num_physics :] = self._derive(sensors[:, -1])
+                next_states[rows, self._num_physics :] = self._derive(sensors)
         return next_states
+
+    def _simulate(
+        self,
+        kind: mujoco.MjModel,
+        models: list[mujoco.MjModel],
+        start: Float64[np.ndarray, "row state"],
+        controls: Float64[np.ndarray, "row act"],
+        num_steps: int,
+    ) -> tuple[Float64[np.ndarray, "row state"], Float64[np.ndarray, "row sensor"]]:
+        """States after the physics steps, and sensors at the start of the last one.
+
+        `kind`: a model of the sizes of all `models`.
+        """
+        path = np.empty((len(start), num_steps, self._num_physics))
+        sensors = np.empty((len(start), num_steps, kind.nsensordata))
+        # The checks would take as long as a tenth of the physics of 64 half-cheetahs.
+        self._pool.rollout(
+            models,
+            self._scratch[kind],
+            start,
+            np.repeat(controls[:, None], num_steps, axis=1),
+            nstep=num_steps,
+            skip_checks=True,
+            state=path,
+            sensordata=sensors if sensors.size else None,
+        )
+        return np.ascontiguousarray(path[:, -1]), sensors[:, -1]
 
     def _check_finite(self, rows: np.ndarray, start: Float64[np.ndarray, "row state"]) -> None:
         bad = np.flatnonzero(~np.isfinite(start).all(axis=1))
@@ -187,10 +237,11 @@ class MujocoPhysics(Physics):
         rows: np.ndarray,
         start: Float64[np.ndarray, "row state"],
         end: Float64[np.ndarray, "row state"],
+        num_steps: int,
     ) -> None:
         """MuJoCo resets a diverged simulation silently; its clock, column 0, gives it away."""
         timestep = self.model.opt.timestep
-        late = np.abs(end[:, 0] - start[:, 0] - self._frame_skip * timestep) > 0.5 * timestep
+        late = np.abs(end[:, 0] - start[:, 0] - num_steps * timestep) > 0.5 * timestep
         failed = np.flatnonzero(late | ~np.isfinite(end).all(axis=1))
         if failed.size:
             row = failed[0]

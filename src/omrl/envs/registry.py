@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from omrl.envs import ant, gridnav, half_cheetah, locomotion_params, point_robot
+from omrl.envs import ant, gridnav, half_cheetah, humanoid, locomotion_params, point_robot
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError, nearest
 
 _ENVIRONMENTS: dict[str, TaskEnv] = {
     env.spec.id: env
-    for family in (half_cheetah, ant, locomotion_params, point_robot, gridnav)
+    for family in (half_cheetah, ant, locomotion_params, humanoid, point_robot, gridnav)
     for env in family.ENVIRONMENTS
 }
 

@@ -35,6 +35,17 @@ def on_circle(angles: Float64[np.ndarray, " task"]) -> Float64[np.ndarray, "task
     return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
 
 
+def draw_directions(seed: int, num: int) -> Float64[np.ndarray, " {num}"]:
+    """Angles that no paper released [rad]: U(0, 2 pi)."""
+    return np.random.RandomState(seed).uniform(0.0, 2.0 * np.pi, num)
+
+
+def directions_text(seed: int, directions: Float64[np.ndarray, " task"]) -> str:
+    """What a spec says of `draw_directions`."""
+    digest = digest_text(directions)
+    return f"U(0, 2 pi), drawn by numpy RandomState({seed}), {digest}"
+
+
 def digest_text(values: np.ndarray) -> str:
     """Pins, as part of a spec, a list that is read from a file."""
     digest = hashlib.sha256(values.astype("<f8").tobytes()).hexdigest()
