@@ -22,10 +22,15 @@ from omrl.envs.registry import make
 from omrl.errors import InputError
 
 MATCHING = {
-    "cheetah": ("cheetah-vel/macaw-v1", "HalfCheetah-v5"),
-    "ant": ("ant-dir/macaw-v1", "Ant-v5"),
+    "cheetah": ("cheetah-vel/macaw-v1", "HalfCheetah-v5", {}),
+    "ant": ("ant-dir/macaw-v1", "Ant-v5", {}),
+    # Its own default, walker2d_v5.xml, has another friction.
+    "walker": ("walker-params/smac-v1", "Walker2d-v5", {"xml_file": "walker2d.xml"}),
+    "hopper": ("hopper-params/smac-v1", "Hopper-v5", {}),
+    "humanoid": ("humanoid-dir/smac-v1", "Humanoid-v5", {}),
 }
-"""Our environment and Gymnasium's of the same physics."""
+"""Our environment and Gymnasium's, with its options, of the same model, time step and frame skip;
+walkers and hoppers have Gymnasium's masses, damping and friction times the factors of a task."""
 
 ROUNDS = 5
 
@@ -64,11 +69,11 @@ def bench_envs(
 
 
 def _measure(family: str, num_envs: int, seconds: float) -> EnvSpeed:
-    env_id, gym_id = MATCHING[family]
+    env_id, gym_id, options = MATCHING[family]
     if importlib.util.find_spec("imageio") is None:
         raise InputError("Gymnasium's MuJoCo environments need imageio: pip install imageio")
     threads = min(available_cpus(), num_envs)
-    single = (lambda: gymnasium.make(gym_id),)
+    single = (lambda: gymnasium.make(gym_id, **options),)
     batches = {
         "omrl": GymVectorEnv(env_id, num_envs, num_threads=threads),
         "gymnasium_sync": SyncVectorEnv(single * num_envs),

@@ -2,7 +2,6 @@
 
 from contextlib import closing
 
-import gymnasium
 import mujoco
 import numpy as np
 import pytest
@@ -36,20 +35,6 @@ def rollout(env, steps: int, num_envs: int = 2):
 
 
 # --- Physics -----------------------------------------------------------------------------------
-
-
-def test_dynamics_equal_gymnasium_with_zeroed_warm_start():
-    env = gymnasium.make("Ant-v5").unwrapped
-    commands, states = rollout(DIR, 60)
-    for index in range(2):
-        env.reset()
-        env.set_state(states[0, index, 1:16], states[0, index, 16:30])
-        for step, command in enumerate(commands[:, index]):
-            env.data.qacc_warmstart[:] = 0
-            env.do_simulation(command, 5)
-            found = np.concatenate([env.data.qpos, env.data.qvel])
-            np.testing.assert_array_equal(states[step + 1, index, 1:30], found)
-    env.close()
 
 
 def test_contact_cost_is_that_at_the_start_of_the_last_physics_step():

@@ -65,24 +65,6 @@ def test_observation_is_mujocos_own():
     assert 80 < touching < 160
 
 
-def test_steps_are_those_of_mj_step_with_zeroed_warm_start():
-    rng = np.random.default_rng(0)
-    model = nominal()
-    data = mujoco.MjData(model)
-    states = initial_states(ENV, seed=3, num_envs=1, episode=0)
-    mujoco.mj_setState(model, data, states[0, :48], FULL)
-    end = np.zeros(48)
-    with closing(ENV.physics(1)) as physics:
-        for _ in range(60):
-            action = rng.uniform(-1, 1, (1, 17))
-            states = physics.step(states, action, ENV.tasks[:1], np.ones(1, bool))
-            data.ctrl[:] = 0.4 * action[0]
-            data.qacc_warmstart[:] = 0
-            mujoco.mj_step(model, data, 5)
-            mujoco.mj_getState(model, data, end, FULL)
-            np.testing.assert_array_equal(states[0, :48], end)
-
-
 def test_divergence_while_reading_sensors_raises():
     def explode(spec: mujoco.MjSpec) -> None:
         add_body_sensors(spec)
