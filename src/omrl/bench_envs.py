@@ -1,7 +1,4 @@
-"""How fast environments step: in our batches, in Gymnasium's, and in MuJoCo alone."""
-
-# MuJoCo ships no type stubs.
-# pyright: reportAttributeAccessIssue=false
+"""How fast environments step: in our batches, in MuJoCo's part of them, and in Gymnasium's."""
 
 from __future__ import annotations
 
@@ -9,16 +6,15 @@ import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium
-import mujoco
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
-from mujoco import rollout
 
-from omrl.envs.engine import available_cpus, initial_states
+from omrl.envs.engine import available_cpus
 from omrl.envs.gym_wrapper import GymVectorEnv
-from omrl.envs.registry import make
+from omrl.envs.mujoco_physics import MujocoPhysics
 from omrl.errors import InputError
 
 MATCHING = {
@@ -38,14 +34,14 @@ ROUNDS = 5
 @dataclass(frozen=True)
 class EnvSpeed:
     """Environment steps per second with uniform actions, resets included; medians of rounds in
-    which all four take turns."""
+    which the three batches take turns."""
 
     family: str
     num_envs: int
     threads: int
     omrl: float
     mujoco_rollout: float
-    """`mujoco.rollout` alone: the same states, model, threads and physics steps, nothing else."""
+    """Of `omrl`'s steps, if the time spent inside `mujoco.rollout` were all they took."""
     gymnasium_sync: float
     gymnasium_async: float
     """One worker process per core, whatever `num_envs` is."""
@@ -64,7 +60,7 @@ class EnvSpeed:
 def bench_envs(
     families: Sequence[str], sizes: Sequence[int], *, seconds: float = 0.5
 ) -> list[EnvSpeed]:
-    """Every family at every batch size; each of the four runs for about `seconds` per round."""
+    """Every family at every batch size; each batch runs for about `seconds` per round."""
     return [_measure(family, size, seconds) for family in families for size in sizes]
 
 
@@ -73,24 +69,43 @@ def _measure(family: str, num_envs: int, seconds: float) -> EnvSpeed:
     if importlib.util.find_spec("imageio") is None:
         raise InputError("Gymnasium's MuJoCo environments need imageio: pip install imageio")
     threads = min(available_cpus(), num_envs)
-    single = (lambda: gymnasium.make(gym_id, **options),)
+    ours = GymVectorEnv(env_id, num_envs, num_threads=threads)
+    horizon = ours.task_env.spec.horizon
+    single = (lambda: gymnasium.make(gym_id, max_episode_steps=horizon, **options),)
+    assert isinstance(ours.physics, MujocoPhysics)
+    clock = ours.physics.pool = _Clock(ours.physics.pool)
     batches = {
-        "omrl": GymVectorEnv(env_id, num_envs, num_threads=threads),
+        "omrl": ours,
         "gymnasium_sync": SyncVectorEnv(single * num_envs),
         "gymnasium_async": AsyncVectorEnv(single * available_cpus()),
     }
     steps = {name: _stepper(batch) for name, batch in batches.items()}
-    steps["mujoco_rollout"] = _bare(env_id, num_envs, threads)
     lengths = {name: max(1, int(seconds / _time(step, 2) * 2)) for name, step in steps.items()}
-    speeds: dict[str, list[float]] = {name: [] for name in steps}
+    speeds: dict[str, list[float]] = {name: [] for name in (*steps, "mujoco_rollout")}
     for _ in range(ROUNDS):
+        clock.seconds = 0.0
         for name, step in steps.items():
-            size = batches[name].num_envs if name in batches else num_envs
-            speeds[name].append(lengths[name] * size / _time(step, lengths[name]))
+            elapsed = _time(step, lengths[name])
+            speeds[name].append(lengths[name] * batches[name].num_envs / elapsed)
+        speeds["mujoco_rollout"].append(lengths["omrl"] * num_envs / clock.seconds)
     for batch in batches.values():
         batch.close()
     medians = {name: float(np.median(values)) for name, values in speeds.items()}
     return EnvSpeed(family, num_envs, threads, **medians)
+
+
+class _Clock:
+    """A pool of `mujoco.rollout` that adds up the time of its calls [s]."""
+
+    def __init__(self, pool: Any):
+        self.seconds = 0.0
+        self.close = pool.close
+        self._rollout = pool.rollout
+
+    def rollout(self, *arguments: Any, **options: Any) -> None:
+        begin = time.perf_counter()
+        self._rollout(*arguments, **options)
+        self.seconds += time.perf_counter() - begin
 
 
 def _time(step: Callable[[], object], count: int) -> float:
@@ -106,25 +121,3 @@ def _stepper(batch: gymnasium.vector.VectorEnv) -> Callable[[], object]:
     actions = [batch.action_space.sample() for _ in range(16)]
     turns = iter(range(10**9))
     return lambda: batch.step(actions[next(turns) % len(actions)])
-
-
-def _bare(env_id: str, num_envs: int, threads: int) -> Callable[[], object]:
-    env = make(env_id)
-    physics = env.physics(threads)
-    physics.close()
-    model, frame_skip = physics.model, env.spec.frame_skip
-    size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
-    pool = rollout.Rollout(nthread=threads if threads > 1 else 0)
-    scratch = [mujoco.MjData(model) for _ in range(threads)]
-    first = initial_states(env, seed=0, num_envs=num_envs, episode=0)[:, :size]
-    actions = np.random.default_rng(0).uniform(-1.0, 1.0, (16, num_envs, 1, env.spec.act_dim))
-    path = np.empty((num_envs, frame_skip, size))
-    state, turn = first, 0
-
-    def step() -> None:
-        nonlocal state, turn
-        pool.rollout(model, scratch, state, actions[turn % len(actions)], state=path)
-        turn += 1
-        state = first if turn % env.spec.horizon == 0 else path[:, -1].copy()
-
-    return step

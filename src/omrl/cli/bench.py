@@ -36,7 +36,7 @@ class EnvsOptions:
     sizes: tuple[int, ...] = (64, 256, 1024)
     """Environments in a batch."""
     seconds: float = 0.5
-    """Length of one of the five rounds, of each of the four compared."""
+    """Length of one of the five rounds, of each of the three batches compared."""
     json: bool = False
     """Print one JSON object per family and size, in a list."""
 

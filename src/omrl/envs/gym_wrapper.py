@@ -126,7 +126,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         self._ended = np.zeros(num_envs, bool)
         self._rngs = [seeding.np_random()[0] for _ in range(num_envs)]
         self._states: np.ndarray | None = None
-        self._physics = self.task_env.physics(min(num_threads or available_cpus(), num_envs))
+        self.physics = self.task_env.physics(min(num_threads or available_cpus(), num_envs))
 
     def reset(
         self,
@@ -163,7 +163,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         active = ~self._ended
         tasks = self.task_env.tasks[self._task_index]
         batch = np.asarray(actions)
-        after = advance(self.task_env, self._physics, states, batch, tasks, active)
+        after = advance(self.task_env, self.physics, states, batch, tasks, active)
         self._states = after.states
         self._elapsed = np.where(active, self._elapsed + 1, 0)
         terminated = after.terminated & active
@@ -174,7 +174,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the physics threads."""
-        self._physics.close()
+        self.physics.close()
 
     def _per_env(self, task: int | Sequence[int] | None) -> list[int | None]:
         if task is None or isinstance(task, int):

@@ -22,6 +22,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -156,7 +157,7 @@ class MujocoPhysics(Physics):
         self._num_physics = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
         self._full_control = model.actuator_ctrlrange[:, 1].copy()
         # A pool of zero threads runs on the calling one.
-        self._pool = rollout.Rollout(nthread=num_threads if num_threads > 1 else 0)
+        self.pool: Any = rollout.Rollout(nthread=num_threads if num_threads > 1 else 0)
         self._scratch = {
             each: [mujoco.MjData(each) for _ in range(num_threads)]
             for each in (model, sensing)
@@ -215,7 +216,7 @@ class MujocoPhysics(Physics):
         path = np.empty((len(start), num_steps, self._num_physics))
         sensors = np.empty((len(start), num_steps, kind.nsensordata))
         # The checks would take as long as a tenth of the physics of 64 half-cheetahs.
-        self._pool.rollout(
+        self.pool.rollout(
             models,
             self._scratch[kind],
             start,
@@ -253,4 +254,4 @@ class MujocoPhysics(Physics):
 
     def close(self) -> None:
         """Stop the threads."""
-        self._pool.close()
+        self.pool.close()
