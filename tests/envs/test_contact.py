@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from omrl.envs import ant, humanoid
-from omrl.envs.contact import add_contact_sensors, external_forces
+from omrl.envs.contact import add_contact_sensors, cross, external_forces
 from omrl.envs.mujoco_physics import compile_model
 
 MODELS = {robot.MODEL_FILE: robot.MODEL_SHA256 for robot in (ant, humanoid)}
@@ -55,3 +55,8 @@ def test_rows_are_independent_and_signs_by_hand():
     assert forces.shape == (2, 2, 6)
     np.testing.assert_array_equal(forces[0], [np.zeros(6), [0.0, -5.0, -2.0, 0.0, 0.0, 5.0]])
     assert not forces[1].any()
+
+
+def test_cross_product_has_the_bits_of_numpys():
+    left, right = np.random.default_rng(0).normal(size=(2, 50, 4, 3)) * [1e-8, 1.0, 1e8]
+    np.testing.assert_array_equal(cross(left, right), np.cross(left, right))

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float64
 from mujoco import mjtSensor
 
-from omrl.envs.contact import PER_BODY, add_contact_sensors, external_forces, with_world
+from omrl.envs.contact import PER_BODY, add_contact_sensors, cross, external_forces, with_world
 
 _ROOT_DOFS = 6
 _FRAME = (
@@ -67,18 +67,19 @@ def add_body_sensors(spec: mujoco.MjSpec) -> None:
 def body_state(model: mujoco.MjModel, sensors: Float64[np.ndarray, "row sensor"]) -> BodyState:
     """Equal, up to rounding, to what MuJoCo computes at the state where the sensors were read."""
     num_bodies = model.nbody - 1
-    ends = np.cumsum([num_bodies * PER_BODY + 3, num_bodies * len(_FRAME) * 3])
-    contacts, frames, joints = np.split(sensors, ends, axis=1)
+    first_frame = num_bodies * PER_BODY + 3
+    first_joint = first_frame + num_bodies * len(_FRAME) * 3
+    contacts = sensors[:, :first_frame]
     com = contacts[:, -3:]
-    frames = frames.reshape(len(sensors), num_bodies, len(_FRAME), 3)
+    frames = sensors[:, first_frame:first_joint].reshape(-1, num_bodies, len(_FRAME), 3)
     axes, angular, linear = frames[:, :, 1:4], frames[:, :, 4], frames[:, :, 5]
     offset = frames[:, :, 0] - com[:, None]
-    cvel = np.concatenate([angular, linear - np.cross(angular, offset)], axis=-1)
+    cvel = np.concatenate([angular, linear - cross(angular, offset)], axis=-1)
     return BodyState(
         com,
         with_world(_inertia(model.body_mass[1:, None], model.body_inertia[1:], axes, offset)),
         with_world(cvel),
-        np.pad(joints, ((0, 0), (_ROOT_DOFS, 0))),
+        np.concatenate([np.zeros((len(sensors), _ROOT_DOFS)), sensors[:, first_joint:]], axis=1),
         external_forces(contacts),
     )
 

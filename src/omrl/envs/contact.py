@@ -61,11 +61,21 @@ def external_forces(
     """
     com = sensors[:, None, -3:]
     contacts = sensors[:, :-3].reshape(len(sensors), -1, PER_BODY)
-    force, torque, position = np.split(contacts, 3, axis=-1)
-    moment = torque + np.cross(position - com, force)
+    force, torque, position = contacts[..., :3], contacts[..., 3:6], contacts[..., 6:]
+    moment = torque + cross(position - com, force)
     # A sensor has the force that the body exerts.
     forces = -np.concatenate([moment, force], axis=-1)
     return with_world(forces)
+
+
+_NEXT, _AFTER_NEXT = [1, 2, 0], [2, 0, 1]
+
+
+def cross(
+    left: Float64[np.ndarray, "*batch 3"], right: Float64[np.ndarray, "*batch 3"]
+) -> Float64[np.ndarray, "*batch 3"]:
+    """The bits of `np.cross`, which spends longer on its arguments than on small arrays."""
+    return left[..., _NEXT] * right[..., _AFTER_NEXT] - left[..., _AFTER_NEXT] * right[..., _NEXT]
 
 
 def with_world(

@@ -121,6 +121,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._horizon = max_episode_steps or spec.horizon
         self._task = self._per_env(task)
+        self._canonical = self.task_env.tasks
         self._task_index = np.zeros(num_envs, np.int64)
         self._elapsed = np.zeros(num_envs, np.int64)
         self._ended = np.zeros(num_envs, bool)
@@ -161,7 +162,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
                 self.task_env, self._task[index], self._rngs[index]
             )
         active = ~self._ended
-        tasks = self.task_env.tasks[self._task_index]
+        tasks = self._canonical[self._task_index]
         batch = np.asarray(actions)
         after = advance(self.task_env, self.physics, states, batch, tasks, active)
         self._states = after.states
@@ -189,13 +190,12 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         """Gymnasium's layout: an array per key, and under `_key` which environments have it."""
         everyone = np.ones(self.num_envs, bool)
         infos: dict[str, Any] = {
-            "task": self.task_env.tasks[self._task_index],
+            "task": self._canonical[self._task_index],
             "_task": everyone,
             "task_index": self._task_index.copy(),
-            "_task_index": everyone.copy(),
+            "_task_index": everyone,
         }
         if terms is not None and active is not None and active.any():
-            named = dict(zip(self.task_env.spec.term_names, terms.T.copy(), strict=True))
-            masks = {f"_{name}": active.copy() for name in named}
-            infos |= {"terms": named | masks, "_terms": active}
+            named = dict(zip(self.task_env.spec.term_names, terms.T, strict=True))
+            infos |= {"terms": named | {f"_{name}": active for name in named}, "_terms": active}
         return infos

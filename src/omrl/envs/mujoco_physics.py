@@ -180,23 +180,24 @@ class MujocoPhysics(Physics):
                 f"{len(states)} environments need actions of shape ({len(states)}, "
                 f"{self.model.nu}), not {actions.shape}"
             )
-        rows = np.flatnonzero(active)
         next_states = states.copy()
-        if rows.size:
-            start = np.ascontiguousarray(states[rows, : self._num_physics])
-            self._check_finite(rows, start)
+        if active.any():
+            # A slice takes views, indices copy.
+            rows = slice(None) if active.all() else np.flatnonzero(active)
+            start = states[rows, : self._num_physics]
+            self._check_finite(active, start)
             controls = actions[rows] * self._full_control
             if self._model_of is None:
-                models = [self.model] * rows.size
+                models = [self.model] * len(start)
             else:
                 models = [self._model_of(task) for task in tasks[rows]]
             end, sensors = self._simulate(self.model, models, start, controls, self._frame_skip)
-            self._check(rows, start, end, self._frame_skip)
+            self._check(active, start, end, self._frame_skip)
             next_states[rows, : self._num_physics] = end
             if self._sensing is not None:
-                models = [self._sensing] * rows.size
+                models = [self._sensing] * len(start)
                 after, sensors = self._simulate(self._sensing, models, end, controls, 1)
-                self._check(rows, end, after, 1)
+                self._check(active, end, after, 1)
             if self._derive is not None:
                 next_states[rows, self._num_physics :] = self._derive(sensors)
         return next_states
@@ -219,23 +220,26 @@ class MujocoPhysics(Physics):
         self.pool.rollout(
             models,
             self._scratch[kind],
-            start,
+            np.ascontiguousarray(start),
             np.repeat(controls[:, None], num_steps, axis=1),
             nstep=num_steps,
             skip_checks=True,
             state=path,
             sensordata=sensors if sensors.size else None,
         )
-        return np.ascontiguousarray(path[:, -1]), sensors[:, -1]
+        return path[:, -1], sensors[:, -1]
 
-    def _check_finite(self, rows: np.ndarray, start: Float64[np.ndarray, "row state"]) -> None:
-        bad = np.flatnonzero(~np.isfinite(start).all(axis=1))
-        if bad.size:
-            raise ValueError(f"states must be finite; that of environment {rows[bad[0]]} is not")
+    def _check_finite(
+        self, active: Bool[np.ndarray, " env"], start: Float64[np.ndarray, "row state"]
+    ) -> None:
+        if not np.isfinite(start).all():
+            row = np.flatnonzero(~np.isfinite(start).all(axis=1))[0]
+            index = np.flatnonzero(active)[row]
+            raise ValueError(f"states must be finite; that of environment {index} is not")
 
     def _check(
         self,
-        rows: np.ndarray,
+        active: Bool[np.ndarray, " env"],
         start: Float64[np.ndarray, "row state"],
         end: Float64[np.ndarray, "row state"],
         num_steps: int,
@@ -243,13 +247,13 @@ class MujocoPhysics(Physics):
         """MuJoCo resets a diverged simulation silently; its clock, column 0, gives it away."""
         timestep = self.model.opt.timestep
         late = np.abs(end[:, 0] - start[:, 0] - num_steps * timestep) > 0.5 * timestep
-        failed = np.flatnonzero(late | ~np.isfinite(end).all(axis=1))
-        if failed.size:
+        if late.any() or not np.isfinite(end).all():
+            failed = np.flatnonzero(late | ~np.isfinite(end).all(axis=1))
             row = failed[0]
             raise SimulationError(
-                f"MuJoCo diverged in {failed.size} of {len(rows)} environments, first in number "
-                f"{rows[row]} at {start[row, 0]:.3f} s: its state before the step had entries up "
-                f"to {np.abs(start[row]).max():.3g}"
+                f"MuJoCo diverged in {failed.size} of {len(start)} environments, first in number "
+                f"{np.flatnonzero(active)[row]} at {start[row, 0]:.3f} s: its state before the "
+                f"step had entries up to {np.abs(start[row]).max():.3g}"
             )
 
     def close(self) -> None:
