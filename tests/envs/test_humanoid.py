@@ -65,6 +65,26 @@ def test_observation_is_mujocos_own():
     assert 80 < touching < 160
 
 
+def test_a_batch_equals_each_alone():
+    rng = np.random.default_rng(0)
+    states, tasks = initial_states(ENV, seed=3, num_envs=9, episode=0), ENV.tasks[:9]
+    with closing(ENV.physics(2)) as physics:
+        for _ in range(30):
+            actions = rng.uniform(-1, 1, (9, 17))
+            after = physics.step(states, actions, tasks, np.ones(9, bool))
+            for row in range(9):
+                # Alone, and as the only active one.
+                active = np.arange(9) == row
+                np.testing.assert_array_equal(
+                    physics.step(states, actions, tasks, active),
+                    np.where(active[:, None], after, states),
+                )
+                one = slice(row, row + 1)
+                alone = physics.step(states[one], actions[one], tasks[one], np.ones(1, bool))
+                np.testing.assert_array_equal(alone, after[one])
+            states = after
+
+
 def test_divergence_while_reading_sensors_raises():
     def explode(spec: mujoco.MjSpec) -> None:
         add_body_sensors(spec)

@@ -48,7 +48,7 @@ class BodyState(NamedTuple):
 
 def add_body_sensors(spec: mujoco.MjSpec) -> None:
     """Sensors for `body_state`, in a model that serves to read them. Names unnamed bodies."""
-    # A step is one evaluation of the dynamics, of Runge-Kutta four.
+    # A step of Euler's evaluates the dynamics once, one of Runge-Kutta's four times.
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
     add_contact_sensors(spec)
     _, *bodies = spec.bodies
