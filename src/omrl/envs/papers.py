@@ -45,6 +45,8 @@ USES: dict[str, tuple[tuple[str, str], ...]] = {
     "hopper-params/smac-v1": (("SMAC", ""),),
     "hopper-params/corro-v1": (("CORRO", ""), ("UNICORN", "with a split of its own")),
     "hopper-params/nodone-v1": (("Meta-DT", ""),),
+    "humanoid-dir/smac-v1": (("SMAC", ""),),
+    "humanoid-dir/oyster-v1": (("PEARL", ""),),
     "point-robot/oyster-v1": (("PEARL", ""),),
     "sparse-point-robot/oyster-v1": (("PEARL", "context and test"),),
     "sparse-point-robot/oyster-dense-v1": (("PEARL", "training of actor and critic"),),
