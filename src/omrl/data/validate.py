@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -189,29 +190,56 @@ def reward_findings(
     """Where `reward(terms, action, task)` is not the stored reward up to rounding.
 
     Sixteen units in the last place of the coarsest dtype, relative to the largest number involved:
-    the sum of a few rounded terms stays below, the reward of another task does not. Nothing is
-    checked where no terms were recorded.
+    the sum of a few rounded terms stays below, the reward of another task does not. Where rounding
+    may have moved the terms across the border of a goal, a sparse reward may be that of either
+    side. Nothing is checked where no terms were recorded.
     """
     if env.spec.term_names and "terms" not in columns:
         return []
     names = [name for name in ("reward", "terms", "action") if name in columns]
     unit = max(float(np.finfo(columns[name].dtype).eps) for name in names)
     wide = {name: columns[name].astype(np.float64) for name in names}
-    stored = wide["reward"]
+    stored, action, task = wide["reward"], wide["action"], np.asarray(parameters)
     terms = wide.get("terms", np.zeros((len(stored), 0)))
-    # Rows that are not finite compare as false: `column_findings` names them.
-    with np.errstate(invalid="ignore"):
-        expected = np.asarray(env.reward(terms, wide["action"], np.asarray(parameters)))
-        scale = np.maximum(np.abs(terms).max(axis=1, initial=1.0), np.abs(expected))
-        rows = np.flatnonzero(np.abs(stored - expected) > 16 * unit * scale)
+    differs = partial(_differs, env, task, 16 * unit)
+    rows = np.flatnonzero(differs(stored, terms, action))
+    if len(rows) and "terms" in columns:
+        last_place = np.spacing(np.abs(columns["terms"][rows])).astype(np.float64)
+        signs = itertools.product((-1.0, 1.0), repeat=terms.shape[1])
+        around = np.stack(
+            [
+                differs(stored[rows], terms[rows] + np.array(sign) * last_place, action[rows])
+                for sign in signs
+            ]
+        )
+        # One unit around, twice what rounding moves, a border has right and wrong terms; a wrong
+        # reward is wrong for all of them.
+        rows = rows[around.all(axis=0) | ~around.any(axis=0)]
     if not len(rows):
         return []
     first = int(rows[0])
+    expected = env.reward(terms[first], action[first], task)
     problem = (
-        f"stored {stored[first]:.6g}, but reward(terms, action, task) is {expected[first]:.6g} "
+        f"stored {stored[first]:.6g}, but reward(terms, action, task) is {expected:.6g} "
         f"(differs in {len(rows)} of {len(stored)} rows)"
     )
     return [Finding(_file(index, "reward"), index, "reward", first, problem, RECREATE)]
+
+
+def _differs(
+    env: TaskEnv,
+    task: np.ndarray,
+    tolerance: float,
+    stored: np.ndarray,
+    terms: np.ndarray,
+    action: np.ndarray,
+) -> np.ndarray:
+    """Rows where the stored reward is not that of the terms. False where a number is not finite:
+    `column_findings` names these."""
+    with np.errstate(invalid="ignore"):
+        expected = np.asarray(env.reward(terms, action, task))
+        scale = np.maximum(np.abs(terms).max(axis=1, initial=1.0), np.abs(expected))
+        return np.abs(stored - expected) > tolerance * scale
 
 
 def record(folder: Path, manifest: Manifest, report: Report) -> Manifest:
