@@ -15,9 +15,10 @@ from omrl.algorithm import Algorithm
 from omrl.algos.macaw import Macaw
 from omrl.chunk import Layout
 from omrl.context import Contexts, draw_contexts
-from omrl.data.dataset import Dataset, TaskData
-from omrl.data.device import DeviceData, byte_budget, load, mc_return
+from omrl.data.dataset import Dataset
+from omrl.data.device import DeviceData, byte_budget, load
 from omrl.data.slice import Slice
+from omrl.data.statistics import measure
 from omrl.data.store import open_for_training, with_tasks_of
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
@@ -29,9 +30,6 @@ from omrl.results import EvalResult
 from omrl.runs import Run, check_new, create, open_run, resolve_devices, resume
 from omrl.train import check_data, disk_bytes, load_states, train
 from omrl.types import Spec
-
-STATISTICS_EPISODES = 200
-"""Per task, evenly spaced over its lifetime: what observation and return scales are measured on."""
 
 
 @dataclass(frozen=True)
@@ -71,29 +69,7 @@ def open_problem(config: RunConfig, data: str | Path) -> Problem:
 
 def measure_spec(problem: Problem) -> Spec:
     """Dimensions of the problem, and scales of observations and returns over the training tasks."""
-    parts = [_sample(problem.view.task(index)) for index in problem.train_tasks]
-    obs = np.concatenate([part.obs for part in parts]).astype(np.float64)
-    returns = np.concatenate(
-        [mc_return(part.reward, part.episode_start, problem.config.discount) for part in parts]
-    )
-    # A dead entry (the torso's y) stays as it is.
-    std = np.where(obs.std(0) > 1e-6, obs.std(0), 1.0)
-    spec = problem.env.spec
-    return Spec(
-        obs_dim=spec.obs_dim,
-        act_dim=spec.act_dim,
-        num_train_tasks=len(problem.train_tasks),
-        horizon=spec.horizon,
-        obs_mean=tuple(obs.mean(0).tolist()),
-        obs_std=tuple(std.tolist()),
-        return_mean=float(returns.mean()),
-        return_std=float(returns.std()),
-    )
-
-
-def _sample(task: TaskData) -> TaskData:
-    every = max(1, task.num_episodes // STATISTICS_EPISODES)
-    return replace(task, episodes=task.episodes[::every])
+    return measure(problem.view, problem.train_tasks, problem.config.discount)
 
 
 def build(config: RunConfig, spec: Spec, *, shots: Sequence[int] = ()) -> Algorithm:
