@@ -90,7 +90,9 @@ def test_task_by_option_holds_for_one_episode():
     env = gymnasium.make(POINT, task=3)
     assert env.reset(options={"task": 9})[1]["task_index"] == 9
     assert env.reset()[1]["task_index"] == 3
-    with pytest.raises(InputError, match="task of point-robot/oyster-v1 must be from 0 to 99"):
+    with pytest.raises(
+        InputError, match="task of point-robot/oyster-v1 must be an index from 0 to 99"
+    ):
         env.reset(options={"task": 100})
 
 

@@ -102,6 +102,18 @@ def _parse(name: str, kind: str, value: Any) -> Any:
     raise InputError(f"environment spec: field {name} must be {kind}, not {value!r}")
 
 
+def check_finite(
+    states: Float64[np.ndarray, "env state"], active: Bool[np.ndarray, " env"]
+) -> None:
+    """ValueError with the first active environment whose state is not finite."""
+    finite = np.isfinite(states)
+    if finite.all():  # as nearly always, and by rows it takes much longer
+        return
+    bad = np.flatnonzero(active & ~finite.all(axis=1))
+    if bad.size:
+        raise ValueError(f"states must be finite; that of environment {bad[0]} is not")
+
+
 class Physics(abc.ABC):
     """The transition of a batch of environments. Owns threads and scratch memory, never state."""
 
@@ -116,7 +128,8 @@ class Physics(abc.ABC):
         """States one environment step later; environments that are not `active` keep theirs.
 
         A pure function of its arguments, whatever the number of threads and the rest of the batch.
-        Raises SimulationError where a simulation diverged.
+        Raises ValueError where an active state is not finite, SimulationError where a simulation
+        diverged.
         """
 
     @abc.abstractmethod
@@ -136,6 +149,8 @@ class TaskEnv(abc.ABC):
     """What every parameter of a task must exceed."""
     task_changes_physics: ClassVar[bool] = False
     """Else a task changes the reward alone, and one trajectory has a return under every task."""
+    task_values: ClassVar[tuple[float, ...]] = ()
+    """The only values of a parameter; empty: any."""
 
     @property
     def tasks(self) -> Float64[np.ndarray, "task parameter"]:
@@ -181,6 +196,13 @@ class TaskEnv(abc.ABC):
             raise InputError(
                 f"tasks of {spec.id} must be above {self.task_minimum:g}, not "
                 f"{tasks[row, column]:g} as {spec.task_names[column]} of task {row}"
+            )
+        if self.task_values and not np.isin(tasks, self.task_values).all():
+            row, column = np.argwhere(~np.isin(tasks, self.task_values))[0]
+            allowed = ", ".join(f"{value:g}" for value in self.task_values)
+            raise InputError(
+                f"tasks of {spec.id} must be of {allowed}, not {tasks[row, column]:g} as "
+                f"{spec.task_names[column]} of task {row}"
             )
 
     @abc.abstractmethod

@@ -67,6 +67,12 @@ def advance(
     )
 
 
+def check_shape(action: np.ndarray, expected: tuple[int, ...]) -> None:
+    """ValueError unless that is the shape. (Arithmetic would broadcast many others.)"""
+    if action.shape != expected:
+        raise ValueError(f"action must have shape {expected}, not {action.shape}")
+
+
 def initial_states(
     env: TaskEnv, *, seed: int, num_envs: int, episode: int
 ) -> Float64[np.ndarray, "env state"]:
@@ -144,9 +150,7 @@ class VectorEnv:
         states = self._started()
         if self._elapsed == self.env.spec.horizon:
             raise RuntimeError("the episode is over: call reset before the next step")
-        expected = (self.num_envs, self.env.spec.act_dim)
-        if action.shape != expected:
-            raise ValueError(f"action must have shape {expected}, not {action.shape}")
+        check_shape(action, (self.num_envs, self.env.spec.act_dim))
         after = advance(self.env, self._physics, states, action, self.tasks, self._alive)
         self._states = after.states
         self._elapsed += 1

@@ -7,11 +7,12 @@ belief of the agent is carried across four episodes of a task.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 
-from omrl.envs.base import EnvSpec, Physics, SolvedEnv, TaskEnv
+from omrl.envs.base import EnvSpec, Physics, SolvedEnv, TaskEnv, check_finite
 
 NUM_CELLS = 5
 """Along each side."""
@@ -37,6 +38,7 @@ class GridPhysics(Physics):
         active: Bool[np.ndarray, " env"],
     ) -> Float64[np.ndarray, "env state"]:
         """See `Physics.step`."""
+        check_finite(states, active)
         moved = states[:, _CELL] + MOVES[np.argmax(actions, axis=1)]
         cells = np.clip(moved, 0.0, NUM_CELLS - 1.0)
         next_states = np.concatenate([states[:, [_STEPS]] + 1.0, cells], axis=1)
@@ -54,6 +56,7 @@ class GridNav(SolvedEnv):
     task_table: tuple[tuple[float, ...], ...]
     split_table: tuple[tuple[str, tuple[int, ...]], ...]
     step_reward: float
+    task_values: ClassVar[tuple[float, ...]] = tuple(map(float, range(NUM_CELLS)))
 
     def sample_tasks(
         self, rng: np.random.Generator, num: int

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from omrl.envs.base import EnvSpec, TaskEnv
-from omrl.envs.engine import advance, available_cpus
+from omrl.envs.engine import advance, available_cpus, check_shape
 from omrl.envs.registry import make
 from omrl.errors import InputError
 
@@ -31,13 +31,23 @@ def _action_space(spec: EnvSpec) -> spaces.Box:
     return spaces.Box(-1.0, 1.0, (spec.act_dim,), np.float32)
 
 
+def _checked(env: TaskEnv, task: Any) -> int | None:
+    """`task` as an index of the canonical tasks, or None. InputError for anything else."""
+    if task is None:
+        return None
+    whole = isinstance(task, int | np.integer) and not isinstance(task, bool)
+    num_tasks = len(env.task_table)
+    if not whole or not 0 <= task < num_tasks:
+        raise InputError(
+            f"task of {env.spec.id} must be an index from 0 to {num_tasks - 1}, not {task!r}"
+        )
+    return int(task)
+
+
 def _begin(env: TaskEnv, task: int | None, rng: np.random.Generator) -> tuple[int, np.ndarray]:
     """The episode's task index, drawn from the canonical tasks if None, and initial state."""
-    num_tasks = len(env.task_table)
     if task is None:
-        task = int(rng.integers(num_tasks))
-    if not 0 <= task < num_tasks:
-        raise InputError(f"task of {env.spec.id} must be from 0 to {num_tasks - 1}, not {task}")
+        task = int(rng.integers(len(env.task_table)))
     return task, env.reset(rng)
 
 
@@ -56,7 +66,7 @@ class GymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.task_env = make(env_id)
         self.observation_space = _observation_space(self.task_env.spec)
         self.action_space = _action_space(self.task_env.spec)
-        self._task = task
+        self._task = _checked(self.task_env, task)
         self._task_index = 0
         self._tasks = np.zeros((1, len(self.task_env.spec.task_names)))
         self._states: np.ndarray | None = None
@@ -67,7 +77,7 @@ class GymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode; `options={"task": index}` chooses its task, for this episode only."""
         super().reset(seed=seed)
-        task = (options or {}).get("task", self._task)
+        task = _checked(self.task_env, (options or {}).get("task", self._task))
         self._task_index, state = _begin(self.task_env, task, self.np_random)
         self._tasks = self.task_env.tasks[[self._task_index]]
         self._states = state[None]
@@ -78,6 +88,7 @@ class GymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if self._states is None:
             raise RuntimeError("call reset before the first step")
         batch = np.asarray(action)[None]
+        check_shape(batch[0], (self.task_env.spec.act_dim,))
         active = np.ones(1, bool)
         after = advance(self.task_env, self._physics, self._states, batch, self._tasks, active)
         self._states = after.states
@@ -107,19 +118,26 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         env_id: str,
         num_envs: int = 1,
         *,
-        task: int | Sequence[int] | None = None,
+        task: int | Sequence[int] | np.ndarray | None = None,
         max_episode_steps: int | None = None,
         num_threads: int | None = None,
     ):
         """`task`: one index for all, or one per environment; None draws at every reset."""
         self.task_env = make(env_id)
         spec = self.task_env.spec
+        limit = spec.horizon if max_episode_steps is None else max_episode_steps
+        threads = available_cpus() if num_threads is None else num_threads
+        if min(num_envs, limit, threads) < 1:
+            raise InputError(
+                "num_envs, max_episode_steps and num_threads must be 1 or more, not "
+                f"{num_envs}, {limit} and {threads}"
+            )
         self.num_envs = num_envs
         self.single_observation_space = _observation_space(spec)
         self.single_action_space = _action_space(spec)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._horizon = max_episode_steps or spec.horizon
+        self._horizon = limit
         self._task = self._per_env(task)
         self._canonical = self.task_env.tasks
         self._task_index = np.zeros(num_envs, np.int64)
@@ -127,7 +145,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         self._ended = np.zeros(num_envs, bool)
         self._rngs = [seeding.np_random()[0] for _ in range(num_envs)]
         self._states: np.ndarray | None = None
-        self.physics = self.task_env.physics(min(num_threads or available_cpus(), num_envs))
+        self.physics = self.task_env.physics(min(threads, num_envs))
 
     def reset(
         self,
@@ -138,6 +156,8 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         """Start all episodes. An int seeds environment n with seed + n; `options`: see `GymEnv`."""
         if isinstance(seed, int):
             seed = [seed + index for index in range(self.num_envs)]
+        if seed is not None and len(seed) != self.num_envs:
+            raise InputError(f"seed must have {self.num_envs} numbers, not {len(seed)}")
         for index, own in enumerate(seed or ()):
             if own is not None:
                 self._rngs[index] = seeding.np_random(own)[0]
@@ -156,6 +176,8 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         """One step; environments that ended are reset instead, with reward 0 and no `terms`."""
         if self._states is None:
             raise RuntimeError("call reset before the first step")
+        batch = np.asarray(actions)
+        check_shape(batch, (self.num_envs, self.task_env.spec.act_dim))
         states = self._states.copy()
         for index in np.flatnonzero(self._ended):
             self._task_index[index], states[index] = _begin(
@@ -163,7 +185,6 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
             )
         active = ~self._ended
         tasks = self._canonical[self._task_index]
-        batch = np.asarray(actions)
         after = advance(self.task_env, self.physics, states, batch, tasks, active)
         self._states = after.states
         self._elapsed = np.where(active, self._elapsed + 1, 0)
@@ -177,12 +198,12 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         """Stop the physics threads."""
         self.physics.close()
 
-    def _per_env(self, task: int | Sequence[int] | None) -> list[int | None]:
-        if task is None or isinstance(task, int):
-            return [task] * self.num_envs
+    def _per_env(self, task: Any) -> list[int | None]:
+        if isinstance(task, str) or not isinstance(task, Sequence | np.ndarray):
+            return [_checked(self.task_env, task)] * self.num_envs
         if len(task) != self.num_envs:
             raise InputError(f"task must have {self.num_envs} indices, not {len(task)}")
-        return list(task)
+        return [_checked(self.task_env, own) for own in task]
 
     def _infos(
         self, terms: np.ndarray | None = None, active: np.ndarray | None = None

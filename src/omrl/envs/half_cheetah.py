@@ -11,6 +11,7 @@ theirs is that before the last physics step, because they read `xpos` after `mj_
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
@@ -116,12 +117,13 @@ class CheetahDir(HalfCheetah):
     spec: EnvSpec
     task_table: tuple[tuple[float, ...], ...]
     split_table: tuple[tuple[str, tuple[int, ...]], ...]
+    task_values: ClassVar[tuple[float, ...]] = (-1.0, 1.0)
 
     def sample_tasks(
         self, rng: np.random.Generator, num: int
     ) -> Float64[np.ndarray, "{num} parameter"]:
         """-1 or +1, equally likely."""
-        return rng.choice([-1.0, 1.0], (num, 1))
+        return rng.choice(self.task_values, (num, 1))
 
     def reward(
         self,

@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 from mujoco import rollout
 
-from omrl.envs.base import Physics, SimulationError
+from omrl.envs.base import Physics, SimulationError, check_finite
 from omrl.errors import InputError
 
 # MuJoCo's own handler writes MUJOCO_LOG.TXT into the working directory. `_check` raises instead.
@@ -180,12 +180,12 @@ class MujocoPhysics(Physics):
                 f"{len(states)} environments need actions of shape ({len(states)}, "
                 f"{self.model.nu}), not {actions.shape}"
             )
+        check_finite(states, active)
         next_states = states.copy()
         if active.any():
             # A slice takes views, indices copy.
             rows = slice(None) if active.all() else np.flatnonzero(active)
             start = states[rows, : self._num_physics]
-            self._check_finite(active, start)
             controls = actions[rows] * self._full_control
             if self._model_of is None:
                 models = [self.model] * len(start)
@@ -228,14 +228,6 @@ class MujocoPhysics(Physics):
             sensordata=sensors if sensors.size else None,
         )
         return path[:, -1], sensors[:, -1]
-
-    def _check_finite(
-        self, active: Bool[np.ndarray, " env"], start: Float64[np.ndarray, "row state"]
-    ) -> None:
-        if not np.isfinite(start).all():
-            row = np.flatnonzero(~np.isfinite(start).all(axis=1))[0]
-            index = np.flatnonzero(active)[row]
-            raise ValueError(f"states must be finite; that of environment {index} is not")
 
     def _check(
         self,

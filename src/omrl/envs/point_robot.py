@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 
-from omrl.envs.base import EnvSpec, Physics, SolvedEnv, TaskEnv
+from omrl.envs.base import EnvSpec, Physics, SolvedEnv, TaskEnv, check_finite
 from omrl.envs.task_lists import digest_text, first_train, on_circle, semicircle_goals
 
 STEP_SIZE = 0.1
@@ -34,6 +34,7 @@ class PointPhysics(Physics):
         active: Bool[np.ndarray, " env"],
     ) -> Float64[np.ndarray, "env state"]:
         """See `Physics.step`."""
+        check_finite(states, active)
         return np.where(active[:, None], states + STEP_SIZE * actions, states)
 
     def close(self) -> None:
