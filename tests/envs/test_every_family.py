@@ -45,11 +45,13 @@ def assert_equal(ours, theirs):
 def episode(env, num_envs, num_threads, seed=7, steps=12):
     """All that can be seen of the start of an episode, [time, env, ...]."""
     every_command = commands(env, steps, 5)
-    with closing(VectorEnv(env, tasks_of(env, num_envs), seed=seed, num_threads=num_threads)) as v:
-        obs = [v.reset(episode=2)]
-        after = [v.step(command[:num_envs]) for command in every_command]
+    with closing(
+        VectorEnv(env, tasks_of(env, num_envs), seed=seed, num_threads=num_threads)
+    ) as vector:
+        obs = [vector.reset(episode=2)]
+        after = [vector.step(command[:num_envs]) for command in every_command]
         columns = [np.stack(column) for column in zip(*after, strict=True)]
-        return [np.stack([*obs, *columns[0]]), *columns[1:], v.states[None]]
+        return [np.stack([*obs, *columns[0]]), *columns[1:], vector.states[None]]
 
 
 @pytest.mark.parametrize("env_id", KINDS)

@@ -16,7 +16,8 @@ from omrl.envs.registry import make
 
 FAMILIES = ("walker-params", "hopper-params")
 GYMNASIUM = {"walker-params": "Walker2d-v5", "hopper-params": "Hopper-v5"}
-ARRAYS = ("body_mass", "body_inertia", "dof_damping", "geom_friction")
+TASKS = ("walker-params/macaw-v1", "walker-params/corro-v1", "hopper-params/oyster-v1")
+"""An id of every list of factors."""
 FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS
 OBJECTS = {
     "body": mujoco.mjtObj.mjOBJ_BODY,
@@ -29,6 +30,10 @@ def nominal(env) -> mujoco.MjModel:
     return compile_model(
         env.robot.model_file, env.robot.model_sha256, None, timestep=env.spec.timestep
     )
+
+
+def arrays(env) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.split(".")[0] for name in env.spec.task_names))
 
 
 def model_bytes(model: mujoco.MjModel) -> bytes:
@@ -147,9 +152,10 @@ def mj_step_loop(env, task, state, commands) -> np.ndarray:
     return end
 
 
-def test_the_same_task_twice_is_the_same_model_and_trajectory():
-    env = make("walker-params/macaw-v1")
-    models = scaled_models(nominal(env), ARRAYS)
+@pytest.mark.parametrize("env_id", TASKS)
+def test_the_same_task_twice_is_the_same_model_and_trajectory(env_id):
+    env = make(env_id)
+    models = scaled_models(nominal(env), arrays(env))
     assert models(env.tasks[0]) is models(env.tasks[0].copy())
     assert models(env.tasks[0]) is not models(env.tasks[1])
     states = initial_states(env, seed=0, num_envs=2, episode=0)
@@ -167,18 +173,18 @@ def test_the_same_task_twice_is_the_same_model_and_trajectory():
     np.testing.assert_array_equal(first, both[0])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_task_changes_its_arrays_only_and_never_the_nominal_model(family):
-    env = make(f"{family}/oyster-v1")
+@pytest.mark.parametrize("env_id", TASKS)
+def test_a_task_changes_its_arrays_only_and_never_the_nominal_model(env_id):
+    env = make(env_id)
     model = nominal(env)
     before = model_bytes(model)
-    scaled = scaled_models(model, ARRAYS)(env.tasks[0])
+    scaled = scaled_models(model, arrays(env))(env.tasks[0])
     expected = compile_model.__wrapped__(
         env.robot.model_file, env.robot.model_sha256, None, timestep=env.spec.timestep
     )
     write_task(expected, env.spec.task_names, env.tasks[0])
     assert model_bytes(scaled) == model_bytes(expected)
-    for array in ARRAYS:
+    for array in arrays(env):
         assert not np.array_equal(getattr(scaled, array), getattr(model, array))
         getattr(scaled, array)[:] = getattr(model, array)
     # No mj_setConst: what the compiler derived from masses and inertias is still nominal.
@@ -197,39 +203,39 @@ def test_more_tasks_than_models_are_kept(monkeypatch):
     np.testing.assert_array_equal(trajectory(env, env.tasks[:5], states, commands), expected)
 
 
-def acts(env, factors: list[str]) -> list[bool]:
-    """Whether a factor of 1.7 changes a trajectory of 100 steps, by name; all others are 1."""
+def acting(env) -> set[str]:
+    """Factors of which 1.7 changes a trajectory in which all parts of the body touch the floor;
+    the others are 1."""
     names = env.spec.task_names
-    tasks = np.ones((1 + len(factors), len(names)))
-    for row, name in enumerate(factors):
-        tasks[1 + row, names.index(name)] = 1.7
+    tasks = np.concatenate([np.ones((1, len(names))), np.ones((len(names),) * 2)])
+    tasks[1:] += 0.7 * np.eye(len(names))
     states = np.repeat(initial_states(env, seed=0, num_envs=1, episode=0), len(tasks), axis=0)
-    commands = np.repeat(actions(env, 100, 1), len(tasks), axis=1)
+    commands = np.repeat(actions(env, 200, 1, seed=2), len(tasks), axis=1)
     path = trajectory(env, tasks, states, commands, 2)
-    return [not np.array_equal(path[:, row], path[:, 0]) for row in range(1, len(tasks))]
+    return {
+        name for row, name in enumerate(names) if not np.array_equal(path[:, 0], path[:, 1 + row])
+    }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_which_factors_act(family):
-    env = make(f"{family}/nodone-v1")
-    acting = [f"body_mass.{body}" for body in env.robot.bodies[1:]]
+@pytest.mark.parametrize(
+    ("env_id", "dead"),
+    [
+        ("walker-params/nodone-v1", 37),
+        ("hopper-params/nodone-v1", 25),
+        ("walker-params/corro-v1", 17),
+    ],
+)
+def test_which_factors_act(env_id, dead):
+    env = make(env_id)
+    expected = {f"body_mass.{body}" for body in env.robot.bodies[1:]}
     # The model moves in the plane: of three principal moments, that about y counts.
-    acting += [f"body_inertia.{body}.1" for body in env.robot.bodies[1:]]
-    acting += [f"dof_damping.{joint}" for joint in env.robot.joints[3:]]
-    # Those of thigh and leg act as well, once these touch the floor.
-    acting += [f"geom_friction.{geom}.0" for geom in ("floor", "torso_geom", "foot_geom")]
-    assert acts(env, acting) == [True] * len(acting)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_which_factors_are_dead(family):
-    env = make(f"{family}/nodone-v1")
-    dead = ["body_mass.world", *(f"body_inertia.world.{axis}" for axis in range(3))]
-    dead += [f"body_inertia.{body}.{axis}" for body in env.robot.bodies[1:] for axis in (0, 2)]
-    dead += [f"dof_damping.{joint}" for joint in ("rootx", "rootz", "rooty")]
-    dead += [f"geom_friction.{geom}.{column}" for geom in env.robot.geoms for column in (1, 2)]
-    assert len(dead) == {"walker-params": 37, "hopper-params": 25}[family]
-    assert acts(env, dead) == [False] * len(dead)
+    expected |= {f"body_inertia.{body}.1" for body in env.robot.bodies[1:]}
+    expected |= {f"dof_damping.{joint}" for joint in env.robot.joints[3:]}
+    # Contacts have no torsional and no rolling friction.
+    expected |= {f"geom_friction.{geom}.0" for geom in env.robot.geoms}
+    expected &= set(env.spec.task_names)
+    assert acting(env) == expected
+    assert len(env.spec.task_names) - len(expected) == dead
 
 
 def test_the_friction_of_a_contact_is_the_larger_one():

@@ -8,6 +8,9 @@ Models: gymnasium's walker2d.xml and hopper.xml, with the time step of the id. S
 repository rand_param_envs, used by PEARL, arXiv:1903.08254 (oyster), and MACAW, arXiv:2008.06043;
 SMAC, arXiv:2107.03974, whose port runs at half the time step; CORRO, arXiv:2206.10442, which
 UNICORN, arXiv:2402.02429, follows; Meta-DT, arXiv:2410.11448.
+
+CORRO's code (PKU-RL/CORRO@c270fe8) observes x and velocities that are not clipped, and its walker
+varies mass and friction only: so do the ids `corro-v1`.
 """
 
 from __future__ import annotations
