@@ -1,6 +1,8 @@
 """Wrappers: the single and the vector form are the same thing, and each does what it says."""
 
+import re
 from functools import partial
+from pathlib import Path
 
 import gymnasium
 import jax
@@ -15,6 +17,7 @@ from omrl.envs.registry import make
 from omrl.envs.wrappers import append_belief, append_task, normalize_obs, scale_reward
 from omrl.errors import InputError
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "gymnasium.md"
 POINT = "omrl/point-robot.oyster-v1"
 VEL = "omrl/cheetah-vel.macaw-v1"
 
@@ -247,3 +250,16 @@ def test_an_update_may_be_compiled_and_must_keep_the_shape():
     env.reset(seed=0)
     with pytest.raises(InputError, match=r"belief of shape \(2,\), not \(1,\)"):
         env.step(np.zeros(2, np.float32))
+
+
+# --- The page ----------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_page_runs(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict = {}
+    exec(compile("\n".join(blocks), PAGE.name, "exec"), names)
+    assert "x_velocity" in capsys.readouterr().out
+    assert names["obs"].shape == (22,)
+    # One reward r: mean 4 r / 5, variance 1 / 5.
+    assert names["obs"][21] == pytest.approx(-np.log(5))
