@@ -158,8 +158,11 @@ def edit_text(old: str, new: str):
     [
         (flip, "damaged"),
         (exchange, "leaf step is damaged"),
-        (lose, "meta.adv_coef is not a file in the archive"),
-        (rewrite(**{"meta.adv_coef": lambda x: np.full_like(x, np.nan)}), "meta.adv_coef has NaN"),
+        (lose, "leaf meta.adv_coef is missing"),
+        (
+            rewrite(**{"meta.adv_coef": lambda x: np.full_like(x, np.nan)}),
+            "meta.adv_coef has other than finite",
+        ),
         (rewrite(**{"meta.adv_coef": lambda x: x[None]}), r"is \(1,\), its config makes \(\)"),
         (of_other_leaves, "other leaves than this version of omrl makes .*head"),
         (lambda folder: (folder / "manifest.json").unlink(), "cannot read"),

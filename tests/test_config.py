@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -31,6 +32,12 @@ class Outer:
     inner: Inner = Inner()
     several: tuple[Inner, ...] = (Inner(), Inner(lr=0.2))
     flag: bool = False
+
+
+@dataclass(frozen=True)
+class Record:
+    by_name: Mapping[str, Inner]
+    free: Any
 
 
 def test_there_and_back_through_text():
@@ -69,6 +76,23 @@ def changed(**fields) -> dict:
 def test_what_is_wrong_is_named(value, expected):
     with pytest.raises(InputError, match=expected):
         from_json(Outer, value)
+
+
+def test_long_values_are_cut_off():
+    with pytest.raises(InputError) as caught:
+        from_json(Outer, changed(flag=list(range(10_000))))
+    assert len(str(caught.value)) < 150
+
+
+def test_mappings_are_read_by_name_and_the_fix_ends_the_line():
+    read = from_json(Record, {"by_name": {"a": {"lr": 1, "layers": []}}, "free": {"x": [1, None]}})
+    assert read == Record({"a": Inner(1.0, ())}, {"x": [1, None]})
+    with pytest.raises(InputError, match=r"^file\.by_name\.a\.lr: 'x' is not .*float; mend it$"):
+        from_json(
+            Record, {"by_name": {"a": {"lr": "x"} | {"layers": []}}, "free": 1}, "file", "mend it"
+        )
+    with pytest.raises(InputError, match=r"^config\.by_name: \[\] is not an object$"):
+        from_json(Record, {"by_name": [], "free": 1})
 
 
 def test_only_plain_values_are_written():

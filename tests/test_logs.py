@@ -93,9 +93,32 @@ def test_an_evaluation_that_is_not_in_the_checkpoint_is_dropped(tmp_path):
 
 
 def test_a_damaged_line_is_named(tmp_path):
-    (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"st\n')
-    with pytest.raises(InputError, match=r"log\.jsonl: line 2 is not JSON"):
+    row = '{"step": 1, "seconds": 1.0, "evaluation": {"return": null}}\n'
+    (tmp_path / "log.jsonl").write_text(row + '{"st\n')
+    with pytest.raises(InputError, match=r"log\.jsonl: line 2: not JSON .*; remove that line"):
         read_log(tmp_path)
+
+
+TRAINING = {"step": 1, "stage": "meta", "seconds": 1.0, "steps_per_s": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (7, r"line 2: 7 is not an object"),
+        ({"step": 1}, r"line 2\.stage: missing; every field has to be there; remove that line"),
+        (TRAINING | {"metrics": [1.0]}, r"line 2\.metrics: \[1\.0\] is not an object"),
+        (TRAINING | {"metrics": {"a": 1.0}}, r"line 2\.metrics\.a: 1\.0 is not a list"),
+        (TRAINING | {"metrics": {"a": [1.0]}}, r"log\.jsonl: its rows are of different numbers"),
+        ({"step": "1", "seconds": 1, "evaluation": {}}, r"line 2\.step: '1' is not of type int"),
+        ({"step": 1, "seconds": 1, "evaluation": {"a": []}}, r"line 2\.evaluation\.a: \[\] is not"),
+    ],
+)
+def test_a_row_of_another_shape_is_named(tmp_path, row, message):
+    rows = (TRAINING | {"metrics": {"a": [1.0, None]}}, row)
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match=message):
+        RunLog(tmp_path, every=10)
 
 
 def read_events(content: bytes) -> Iterator[Event]:

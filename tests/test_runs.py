@@ -70,6 +70,18 @@ def test_what_is_not_a_run_folder(tmp_path):
         runs.open_run(tmp_path).parse(ToyConfig)
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "{}", "[1]", "null", '{"a": 1}'])
+def test_damaged_sessions_are_named_and_nothing_is_added(tmp_path, text):
+    path = tmp_path / "run"
+    runs.create(path, ToyConfig(), command="first", devices=CPU)
+    (path / "versions.json").write_text(text)
+    with pytest.raises(InputError, match=r"versions\.json: not .*: delete it to go on$"):
+        runs.resume(path, ToyConfig(), command="second", devices=CPU)
+    assert (path / "command.txt").read_text() == "first\n"
+    (path / "versions.json").unlink()
+    runs.resume(path, ToyConfig(), command="second", devices=CPU)
+
+
 def test_devices():
     assert runs.resolve_devices("cpu") == CPU
     assert runs.resolve_devices("auto", 1) == jax.devices()[:1]

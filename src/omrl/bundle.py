@@ -18,8 +18,6 @@ import hashlib
 import json
 import shlex
 import sys
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,14 +27,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from omrl.arrays import read_npz
 from omrl.checkpoint import leaf_names
 from omrl.config import from_json, json_hash, read_json, to_json
 from omrl.errors import InputError
-from omrl.files import atomic_write
+from omrl.files import atomic_write, read_text
 from omrl.presets import RunRecord
+from omrl.runs import read_sessions
 
 FORMAT = "omrl-bundle-1"
 MANIFEST, WEIGHTS = "manifest.json", "weights.npz"
+RESTORE = "copy it again from its source"
 TRAINING_ONLY = "opt."
 """Leaves of a state that only an update reads."""
 LARGE = 1000
@@ -119,37 +120,28 @@ def read(folder: Path) -> Bundle:
     """The bundle in `folder`. Raises `InputError` for anything missing, damaged or not finite."""
     manifest = _read_manifest(folder / MANIFEST)
     path = folder / WEIGHTS
-    leaves = {}
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            for leaf in manifest.leaves:
-                leaves[leaf.name] = file[leaf.name]
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except KeyError as error:
-        raise InputError(f"{path}: {error.args[0]}; copy it again from its source") from error
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        detail = " ".join(str(error).split())
-        raise InputError(f"{path}: damaged ({detail}); copy it again from its source") from error
+    leaves = read_npz(path, RESTORE)
+    other = leaves.keys() ^ {leaf.name for leaf in manifest.leaves}
+    if other:
+        raise InputError(f"{path}: leaf {min(other)} is missing or not in {MANIFEST}; {RESTORE}")
     for leaf in manifest.leaves:
         array = leaves[leaf.name]
         if _record(leaf.name, array) != leaf:
-            raise InputError(f"{path}: leaf {leaf.name} is damaged; copy it again from its source")
-        if not np.isfinite(array).all():
-            raise InputError(f"{path}: leaf {leaf.name} has NaN or infinite numbers")
+            raise InputError(f"{path}: leaf {leaf.name} is damaged; {RESTORE}")
+        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+            raise InputError(f"{path}: leaf {leaf.name} has other than finite numbers")
     return Bundle(folder, manifest, leaves)
 
 
 def _read_manifest(path: Path) -> Manifest:
-    fields = read_json(path)
+    fields = read_json(path, RESTORE)
     expected = fields.pop("sha256", None) if isinstance(fields, dict) else None
-    manifest = from_json(Manifest, fields, str(path))
+    manifest = from_json(Manifest, fields, str(path), RESTORE)
     if manifest.format != FORMAT:
         raise InputError(f"{path} has format {manifest.format!r}, this version reads {FORMAT!r}")
     if manifest.hash != expected:
         raise InputError(
-            f"{path} was changed after it was written, its sha256 is now {manifest.hash}; copy it "
-            "again from its source"
+            f"{path} was changed after it was written, its sha256 is now {manifest.hash}; {RESTORE}"
         )
     return manifest
 
@@ -231,8 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         trained = metatrain.load_trained(options.run, jax.devices()[:1], step=options.step)
-        commands = (options.run / "command.txt").read_text(encoding="utf-8").splitlines()
-        sessions = read_json(options.run / "versions.json")
+        commands = read_text(options.run / "command.txt").splitlines()
         write(
             options.out,
             trained.record,
@@ -240,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.seed,
             data=options.data,
             commands=[*commands, shlex.join(["python", "-m", "omrl.bundle", *arguments])],
-            versions=sessions[-1],
+            versions=read_sessions(options.run)[-1],
         )
     except InputError as error:
         print(f"omrl: error: {error}", file=sys.stderr)

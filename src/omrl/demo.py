@@ -16,6 +16,7 @@ from typing import Any
 
 from omrl import metatrain
 from omrl.errors import InputError
+from omrl.files import read_text
 from omrl.presets import PRESETS, RunConfig
 from omrl.report import write_report
 from omrl.results import EvalResult
@@ -108,6 +109,6 @@ def run_demo(
 def check_place(out: Path) -> None:
     """Raises `InputError` if `out` exists and was not made by an earlier demo."""
     commands = out / "command.txt"
-    by_demo = commands.is_file() and commands.read_text(encoding="utf-8").startswith(COMMAND)
+    by_demo = commands.is_file() and read_text(commands).startswith(COMMAND)
     if out.exists() and not by_demo:
         raise InputError(f"{out}: exists and is not of an earlier demo; choose another --out")

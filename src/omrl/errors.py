@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -11,6 +12,9 @@ class InputError(ValueError):
 
     Exit code 2.
     """
+
+    def __init__(self, message: str):
+        super().__init__(" ".join(line.strip() for line in message.splitlines()))
 
 
 class NonFiniteError(ArithmeticError):
@@ -23,6 +27,45 @@ class Stopped(Exception):  # noqa: N818 - being told to stop is not an error
     def __init__(self, code: int, message: str):
         super().__init__(message)
         self.code = code
+
+
+_REMEDIES = {
+    errno.EACCES: "change its permissions or use another place",
+    errno.EPERM: "change its permissions or use another place",
+    errno.EROFS: "use another place",
+    errno.ENOSPC: "make room on this disk or use another one",
+    errno.EDQUOT: "make room on this disk or use another one",
+    errno.ENOENT: "check the path",
+    errno.EEXIST: "give another path",
+    errno.ENOTDIR: "a part of the path is a file; give another path",
+    errno.EISDIR: "give the path of a file",
+    errno.ENAMETOOLONG: "give a shorter path",
+}
+
+
+def reason(error: BaseException) -> str:
+    """What an error of another library says, short enough for a part of a line."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:160]
+
+
+def system_error(error: OSError) -> str:
+    """`FILE: what the operating system says; what to do`."""
+    file = error.filename2 or error.filename
+    remedy = _REMEDIES.get(error.errno or 0, "check the path and its disk")
+    return f"{'' if file is None else f'{file}: '}{error.strerror or reason(error)}; {remedy}"
+
+
+def out_of_memory(error: Exception) -> str | None:
+    """What to do where `error` says that host or device memory has run out; None for another."""
+    # JAX is slow to import and need not have been.
+    from_device = type(error).__name__ == "JaxRuntimeError" and "RESOURCE_EXHAUSTED" in str(error)
+    if not (from_device or isinstance(error, MemoryError)):
+        return None
+    return (
+        f"out of memory ({reason(error)}): use fewer seeds, smaller batches, a slice of the data "
+        "or a device with more memory"
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

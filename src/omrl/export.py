@@ -22,27 +22,35 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32
-from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from omrl.arrays import reading
+from omrl.config import from_json, read_json
 from omrl.errors import InputError
-from omrl.files import atomic_write
+from omrl.files import atomic_write, named, read_bytes
 
 FORMAT = "omrl-policy-1"
+FIX = "export the policy again"
 _ACTIVATIONS = {"relu": lambda hidden: np.maximum(hidden, 0.0), "tanh": np.tanh}
-
-_METADATA = {
-    "format": str,
-    "sha256": str,
-    "layers": list,
-    "activation": str,
-    "output_tanh": bool,
-    "obs_mean": list,
-    "obs_std": list,
-}
 
 Layer = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_"]]
 """(weight [in, out], bias [out])"""
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    """The JSON beside the tensors."""
+
+    format: str
+    sha256: str
+    layers: tuple[tuple[int, int], ...]
+    activation: str
+    output_tanh: bool
+    obs_mean: tuple[float, ...]
+    obs_std: tuple[float, ...]
+    env_id: str
+    spec_hash: str
+    context: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -136,13 +144,11 @@ def load_policy(path: str | Path) -> Policy:
     """The policy in `path`, checked against its JSON: hash, names, shapes, finite numbers."""
     path = _tensors_path(path)
     metadata = _read_metadata(path.with_suffix(".json"))
-    content = _read(path)
+    content = read_bytes(path)
     if hashlib.sha256(content).hexdigest() != metadata["sha256"]:
-        raise InputError(f"{path} does not match the sha256 in its JSON: export the policy again")
-    try:
+        raise InputError(f"{path} does not match the sha256 in its JSON: {FIX}")
+    with reading(path, FIX):
         tensors = load(content)
-    except SafetensorError as error:
-        raise InputError(f"{path} is not a safetensors file: {error}") from error
     names = {f"{i}.{part}" for i in range(len(metadata["layers"])) for part in ("weight", "bias")}
     if set(tensors) != names:
         raise InputError(f"{path} holds {sorted(tensors)}, its JSON says {sorted(names)}")
@@ -190,30 +196,13 @@ def _check(path: Path, layers: Sequence[Layer], metadata: Mapping[str, Any]) -> 
 
 
 def _read_metadata(path: Path) -> dict[str, Any]:
-    try:
-        metadata = json.loads(_read(path))
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
-    if not isinstance(metadata, dict):
-        raise InputError(f"{path} is not the JSON of an exported policy: it must be an object")
-    for name, kind in _METADATA.items():
-        if not isinstance(metadata.get(name), kind):
-            raise InputError(f"{path}: field {name!r} must be there and be a {kind.__name__}")
-    for name in ("obs_mean", "obs_std"):
-        if not all(isinstance(value, int | float) for value in metadata[name]):
-            raise InputError(f"{path}: field {name!r} must hold numbers only")
+    metadata = read_json(path, FIX)
+    from_json(_Metadata, metadata, str(path), FIX)
     if metadata["format"] != FORMAT:
         raise InputError(f"{path} has format {metadata['format']!r}, this version reads {FORMAT!r}")
     return metadata
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-
-
 def _tensors_path(path: str | Path) -> Path:
-    path = Path(path)
+    path = named(Path(path))
     return path if path.suffix == ".safetensors" else path.with_name(path.name + ".safetensors")

@@ -1,4 +1,4 @@
-"""Writing files: readers see the old one or the whole new one, and room is checked before."""
+"""Files: writers replace the old one by the whole new one; what fails names the file."""
 
 from __future__ import annotations
 
@@ -9,22 +9,55 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from omrl.errors import InputError
+from omrl.errors import InputError, system_error
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` on success and vanishes on any failure."""
+    temporary = named(path).with_name(f".{path.name}.{os.getpid()}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with naming(path, temporary):
+            with temporary.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def named(path: Path) -> Path:
+    """`path`, which a file or folder shall have. Raises `InputError` for `.` and `/`."""
+    if not path.name:
+        raise InputError(f"{path}: does not end in a name; give the file or folder one")
+    return path
+
+
+@contextmanager
+def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Has an OSError name `path` where it names no file (a full disk) or only the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, temporary, str(temporary)):
+            error.filename = str(path)
+        raise
+
+
+def read_bytes(path: Path) -> bytes:
+    """Contents of a file. Raises `InputError` where it cannot be read."""
+    try:
+        with naming(path):
+            return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {system_error(error)}") from None
+
+
+def read_text(path: Path) -> str:
+    """As `read_bytes`, for a person: what is not UTF-8 is replaced by a sign."""
+    return read_bytes(path).decode("utf-8", "replace")
 
 
 def check_room(path: Path, needed: int) -> None:

@@ -18,13 +18,16 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Num
 
+from omrl.config import from_json, parse_json
 from omrl.errors import InputError
+from omrl.files import naming, read_bytes
 
 ChunkMetrics = Mapping[str, Num[np.ndarray, "seed update ..."]]
 Writer = Callable[[int, dict[str, float]], None]
@@ -91,8 +94,8 @@ class RunLog:
             require_wandb()
         path = folder / "log.jsonl"
         _truncate(path, step, evaluated)
-        self._file = path.open("a", encoding="utf-8")
-        self._closers.append(self._file.close)
+        self._path, self._file = path, path.open("a", encoding="utf-8")
+        self._closers.append(self._close_file)
         self._open_tensorboard(folder, step)
         if wandb_config is not None:
             self._open_wandb(folder, wandb_config)
@@ -136,8 +139,9 @@ class RunLog:
     def flush(self) -> None:
         """Returns when every row is on the disk."""
         if self._write:
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            with naming(self._path):
+                self._file.flush()
+                os.fsync(self._file.fileno())
 
     def close(self) -> None:
         for close in self._closers:
@@ -151,8 +155,13 @@ class RunLog:
 
     def _row(self, row: dict[str, Any]) -> None:
         if self._write:
-            self._file.write(json.dumps(_finite(row), allow_nan=False) + "\n")
-            self._file.flush()
+            with naming(self._path):
+                self._file.write(json.dumps(_finite(row), allow_nan=False) + "\n")
+                self._file.flush()
+
+    def _close_file(self) -> None:
+        with naming(self._path):
+            self._file.close()
 
     def _scalars(self, step: int, scalars: dict[str, float]) -> None:
         for write in self._writers:
@@ -194,18 +203,46 @@ def require_wandb() -> None:
         ) from None
 
 
+@dataclass(frozen=True)
+class _TrainingRow:
+    step: int
+    stage: str
+    seconds: float
+    steps_per_s: float
+    metrics: Mapping[str, tuple[float | None, ...]]
+    """Per seed; null: not finite."""
+
+
+@dataclass(frozen=True)
+class _EvaluationRow:
+    step: int
+    seconds: float
+    evaluation: Mapping[str, float | None]
+
+
 def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a run folder's `log.jsonl`, without a last one cut off by a kill."""
+    """The rows of a run folder's `log.jsonl`, without a last one cut off by a kill.
+
+    Raises `InputError` for a damaged one.
+    """
     path = folder / "log.jsonl"
     if not path.exists():
         return []
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), 1):
+    rows, fix = [], "remove that line"
+    for number, line in enumerate(read_bytes(path).splitlines(keepends=True), 1):
+        where = f"{path}: line {number}"
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            if line.endswith("\n"):
-                raise InputError(f"{path}: line {number} is not JSON; remove that line") from None
+            row = parse_json(line, where, fix)
+        except InputError:
+            if line.endswith(b"\n"):
+                raise
+            break
+        kind = _EvaluationRow if isinstance(row, dict) and "evaluation" in row else _TrainingRow
+        from_json(kind, row, where, fix)
+        rows.append(row)
+    widths = {len(seeds) for row in rows for seeds in row.get("metrics", {}).values()}
+    if widths == {0} or len(widths) > 1:
+        raise InputError(f"{path}: its rows are of different numbers of seeds; remove the file")
     return rows
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +18,14 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from omrl import stats
-from omrl.config import from_json, to_json
+from omrl.arrays import check_array, read_npz
+from omrl.config import from_json, parse_json, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.protocol import EvalConfig
 
 FORMAT = "omrl-evaluation-1"
+FIX = "evaluate again"
 BASELINES = ("behaviour", "random", "zero", "oracle")
 
 
@@ -122,13 +123,7 @@ class EvalResult:
     def save(self, path: str | Path) -> Path:
         """Writes one `.npz` in one step; an interrupted write leaves what was there before."""
         path = Path(path)
-        text = json.dumps(
-            {
-                "format": FORMAT,
-                "config": to_json(self.config),
-                "provenance": to_json(self.provenance),
-            }
-        )
+        text = json.dumps(to_json(_Head(FORMAT, self.config, self.provenance)))
         with atomic_write(path) as file:
             np.savez_compressed(
                 file,
@@ -142,21 +137,28 @@ class EvalResult:
     @classmethod
     def load(cls, path: str | Path) -> EvalResult:
         """The result in `path`. Raises `InputError` for anything but a complete one."""
-        arrays = _read(Path(path))
-        try:
-            fields = json.loads(str(arrays.pop("json")[()]))
-            if fields["format"] != FORMAT:
-                raise ValueError(f"format {fields['format']!r}, this version reads {FORMAT!r}")
-            config = from_json(EvalConfig, fields["config"])
-            provenance = from_json(Provenance, fields["provenance"], "provenance")
-            named = {name: np.atleast_1d(arrays.pop(name)) for name in _ARRAYS}
-        except KeyError as error:
-            raise InputError(f"{path}: {error} is missing; evaluate again") from error
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{path}: {error}") from error
-        _check(Path(path), config, provenance, named, arrays)
+        path = Path(path)
+        arrays = read_npz(path, FIX)
+        absent = {"json", *_ARRAYS} - arrays.keys()
+        if absent:
+            raise InputError(f"{path}: {min(absent)} is missing; {FIX}")
+        fields = parse_json(str(arrays.pop("json")[()]), f"{path}: json", FIX)
+        head = from_json(_Head, fields, f"{path}: json", FIX)
+        if head.format != FORMAT:
+            raise InputError(f"{path} has format {head.format!r}, this version reads {FORMAT!r}")
+        named = {name: arrays.pop(name) for name in _ARRAYS}
+        _check(path, head, named, arrays)
         traces = {name.removeprefix("trace/"): array for name, array in arrays.items()}
-        return cls(config, provenance, **named, traces=traces)
+        return cls(head.config, head.provenance, **named, traces=traces)
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The JSON string of a file."""
+
+    format: str
+    config: EvalConfig
+    provenance: Provenance
 
 
 _ARRAYS = tuple(
@@ -280,14 +282,13 @@ def _estimate(estimate: stats.Estimate) -> dict[str, Any]:
 
 
 def _check(
-    path: Path,
-    config: EvalConfig,
-    provenance: Provenance,
-    named: Mapping[str, np.ndarray],
-    traces: Mapping[str, np.ndarray],
+    path: Path, head: _Head, named: Mapping[str, np.ndarray], traces: Mapping[str, np.ndarray]
 ) -> None:
     """`InputError` for the first array that is not as config and provenance say."""
-    num_tasks = len(named["task_indices"])
+    config, provenance = head.config, head.provenance
+    num_tasks = named["task_indices"].size
+    if not num_tasks or not provenance.seeds:
+        raise InputError(f"{path}: holds no task or no seed; {FIX}")
     lead = (len(provenance.seeds), num_tasks, len(config.shots))
     shapes: dict[str, tuple[int, ...]] = {
         "task_indices": (num_tasks,),
@@ -299,21 +300,8 @@ def _check(
         "oracle": (num_tasks,),
     }
     for name, array in {**named, **traces}.items():
-        kind = np.int64 if name == "task_indices" else np.float64
-        if array.dtype != kind:
-            raise InputError(f"{path}: {name} is {array.dtype}, expected {kind.__name__}")
-        shape = shapes.get(name, (*lead, array.shape[-1] if array.ndim else 0))
-        if array.shape != shape:
-            raise InputError(f"{path}: {name} has shape {array.shape}, expected {shape}")
+        dtype = np.int64 if name == "task_indices" else np.float64
+        time = array.shape[-1] if array.ndim else 0
+        check_array(path, name, array, dtype, shapes.get(name, (*lead, time or 1)), FIX)
     if not np.isfinite(named["returns"]).all():
-        raise InputError(f"{path}: returns must be finite")
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not an evaluation (.npz without objects): {error}") from error
+        raise InputError(f"{path}: returns must be finite; {FIX}")

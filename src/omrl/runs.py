@@ -109,6 +109,17 @@ def open_run(path: Path) -> Run:
     return Run(path, read_json(file))
 
 
+def read_sessions(path: Path) -> list[dict[str, Json]]:
+    """The sessions of a run, on record in its `versions.json`. Raises `InputError`."""
+    file = path / "versions.json"
+    fix = "it only records libraries and devices: delete it to go on"
+    sessions = read_json(file, fix)
+    is_list = isinstance(sessions, list) and len(sessions) > 0
+    if not is_list or not all(isinstance(entry, dict) for entry in sessions):
+        raise InputError(f"{file}: not a list of sessions; {fix}")
+    return sessions
+
+
 def resolve_devices(kind: Literal["auto", "cpu", "gpu"], count: int | None = None) -> list[Any]:
     """The first `count` devices of a kind, over all processes.
 
@@ -156,7 +167,7 @@ def session(devices: Sequence[Any]) -> dict[str, Json]:
 
 def _record_session(path: Path, command: str, devices: Sequence[Any]) -> None:
     file = path / "versions.json"
-    sessions = [*(read_json(file) if file.exists() else []), session(devices)]
+    sessions = [*(read_sessions(path) if file.exists() else []), session(devices)]
     first, last = sessions[0], sessions[-1]
     changed = [
         f"{name} {first.get(name)} -> {last[name]}"

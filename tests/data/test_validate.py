@@ -77,6 +77,11 @@ def test_without_an_environment_only_rewards_are_left_out(dataset):
 # --- What opening finds ---
 
 
+def edit_shape(fields):
+    fields["tasks"][1]["columns"]["obs"]["shape"][0] = "9"
+    return fields
+
+
 def test_a_folder_without_a_manifest(tmp_path):
     with pytest.raises(InputError, match=r"not a dataset \(no manifest.json\)"):
         open_dataset(tmp_path)
@@ -86,18 +91,25 @@ def test_a_folder_without_a_manifest(tmp_path):
     ("change", "message"),
     [
         (lambda m: m | {"format_version": 2}, "format must be omrl-dataset version 1"),
-        (lambda m: {k: v for k, v in m.items() if k != "command"}, "field 'command' is missing"),
-        (lambda m: m | {"command": 3}, "command must be str, not int"),
+        (lambda m: {k: v for k, v in m.items() if k != "command"}, r"\.command: missing"),
+        (lambda m: m | {"command": 3}, r"\.command: 3 is not of type str"),
         (lambda m: m | {"dtype": "float64"}, "dtype must be float32 or float16"),
         (lambda m: m | {"spec_hash": "0" * 64}, "spec does not match spec_hash"),
-        (lambda m: m | {"spec": m["spec"] | {"horizon": "5"}}, "field horizon must be int"),
-        (lambda m: m | {"splits": {"train": {"tasks": [0], "hash": ""}}}, "split 'train' do not"),
-        (lambda m: m | {"tasks": [m["tasks"][0]] * 2}, "a task index occurs twice"),
+        (lambda m: m | {"spec": m["spec"] | {"horizon": "5"}}, r"\.spec\.horizon: '5' is not of"),
+        (
+            lambda m: m | {"splits": {"train": {"tasks": [0], "hash": ""}}},
+            r"\.splits\.train: the tasks do",
+        ),
+        (lambda m: m | {"tasks": [m["tasks"][0]] * 2}, "tasks: an index occurs twice"),
         (lambda m: m | {"tasks": [m["tasks"][0] | {"episodes": 0}]}, "task 0 must have episodes"),
-        (lambda m: m | {"tasks": [m["tasks"][0] | {"parameters": []}]}, "must have the parameters"),
+        (
+            lambda m: m | {"tasks": [m["tasks"][0] | {"parameters": []}]},
+            r"tasks\[0\]\.parameters: must",
+        ),
         (lambda m: m | {"tasks": [m["tasks"][0] | {"index": -1}]}, "index -1 must be 0 or more"),
-        (lambda m: m | {"tasks": 7}, "'int' object is not iterable"),
-        (lambda m: [m], "list indices must be integers"),
+        (lambda m: m | {"tasks": 7}, r"\.tasks: 7 is not a list"),
+        (edit_shape, r"json\.tasks\[1\]\.columns\.obs\.shape\[0\]: '9' is not of type int"),
+        (lambda m: [m], "is not an object"),
     ],
 )
 def test_a_malformed_manifest(dataset, change, message):

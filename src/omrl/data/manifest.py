@@ -1,8 +1,9 @@
 """The manifest of a dataset folder: what the data is, how it was made, the hash of every file.
 
 One JSON file beside the columns. It is read as untrusted text: a missing or mistyped field is an
-`InputError` that names it. `Manifest.hash` covers everything but the validation record, which
-quotes that hash: whoever edits the manifest or exchanges a column has to validate again.
+`InputError` with its path, as in `tasks[3].columns.obs.shape`. `Manifest.hash` covers everything
+but the validation record, which quotes that hash: whoever edits the manifest or exchanges a column
+has to validate again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from omrl.config import json_hash
+from omrl import config
+from omrl.config import Json, json_hash, read_json
 from omrl.envs.base import EnvSpec
 from omrl.errors import InputError
 from omrl.files import atomic_write
@@ -29,6 +31,7 @@ NAME = "manifest.json"
 FORMAT = "omrl-dataset"
 FORMAT_VERSION = 1
 FLOATS = ("float32", "float16")
+FIX = "create the dataset again or copy it again from its source"
 
 COLUMNS = ("obs", "action", "reward", "terms", "terminated", "truncated", "episode_start")
 _FIXED = {"terminated": "bool", "truncated": "bool", "episode_start": "int64"}
@@ -42,6 +45,11 @@ class ColumnRecord:
     shape: tuple[int, ...]
     sha256: str
     """Of the whole file, header included."""
+
+    def __post_init__(self) -> None:
+        allowed = (*FLOATS, *_FIXED.values())
+        if self.dtype not in allowed:
+            raise InputError(f"dtype {self.dtype!r} is not one of {', '.join(allowed)}")
 
     @property
     def num_bytes(self) -> int:
@@ -65,6 +73,17 @@ class TaskRecord:
     """What collected the data, as its collector describes it."""
     columns: Mapping[str, ColumnRecord]
 
+    def __post_init__(self) -> None:
+        if self.index < 0:
+            raise InputError(f"index {self.index} must be 0 or more")
+        if not 1 <= self.episodes <= self.transitions:
+            raise InputError(
+                f"task {self.index} must have episodes of at least one transition, not "
+                f"{self.episodes} of {self.transitions}"
+            )
+        if unknown := sorted(self.columns.keys() - set(COLUMNS)):
+            raise InputError(f"columns: {unknown[0]!r} is not one of {', '.join(COLUMNS)}")
+
     @property
     def folder(self) -> str:
         return task_folder(self.index)
@@ -84,6 +103,18 @@ class Manifest:
     """Hash and slice of the dataset this one was cut from, if any."""
     tasks: tuple[TaskRecord, ...] = ()
     validation: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype not in FLOATS:
+            raise InputError(f"dtype must be {' or '.join(FLOATS)}, not {self.dtype!r}")
+        if len({task.index for task in self.tasks}) != len(self.tasks):
+            raise InputError("tasks: an index occurs twice")
+        for position, task in enumerate(self.tasks):
+            if len(task.parameters) != len(self.spec.task_names):
+                raise InputError(
+                    f"tasks[{position}].parameters: must have one number for each of "
+                    f"{self.spec.task_names}"
+                )
 
     @property
     def hash(self) -> str:
@@ -141,6 +172,22 @@ def library_versions() -> dict[str, str]:
 # --- JSON ---
 
 
+@dataclass(frozen=True)
+class _Split:
+    tasks: tuple[int, ...]
+    hash: str
+
+
+@dataclass(frozen=True)
+class _Seal:
+    """What the JSON has beside the fields of `Manifest`, and the splits in place of its own."""
+
+    format: str
+    format_version: int
+    spec_hash: str
+    splits: Mapping[str, _Split]
+
+
 def to_json(manifest: Manifest) -> dict[str, Any]:
     """The manifest as plain JSON values."""
     fields = dataclasses.asdict(manifest)
@@ -153,78 +200,26 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
     return {"format": FORMAT, "format_version": FORMAT_VERSION} | fields
 
 
-def from_json(fields: Mapping[str, Any]) -> Manifest:
-    """The inverse of `to_json`. Raises KeyError, TypeError or ValueError on anything malformed."""
-    tasks = tuple(_task_from_json(task) for task in fields["tasks"])
-    if len({task.index for task in tasks}) != len(tasks):
-        raise ValueError("a task index occurs twice")
-    spec = EnvSpec.from_json(json.dumps(fields["spec"]))
-    if fields["spec_hash"] != spec.hash:
-        raise ValueError("spec does not match spec_hash")
-    if fields["dtype"] not in FLOATS:
-        raise ValueError(f"dtype must be {' or '.join(FLOATS)}")
-    for task in tasks:
-        _check_task(task, spec)
-    return Manifest(
-        spec=spec,
-        dtype=_typed(fields, "dtype", str),
-        splits={name: _split(name, split) for name, split in fields["splits"].items()},
-        command=_typed(fields, "command", str),
-        versions=_typed(fields, "versions", dict),
-        source=fields["source"] and _typed(fields, "source", dict),
-        tasks=tasks,
-        validation=fields["validation"] and _typed(fields, "validation", dict),
-    )
-
-
-def _task_from_json(fields: Mapping[str, Any]) -> TaskRecord:
-    columns = {
-        name: ColumnRecord(
-            dtype=_typed(column, "dtype", str),
-            shape=tuple(int(size) for size in column["shape"]),
-            sha256=_typed(column, "sha256", str),
+def from_json(fields: Json, path: str = NAME) -> Manifest:
+    """The inverse of `to_json`. `InputError` gives the path of the first field that is wrong."""
+    if not isinstance(fields, dict):
+        raise InputError(f"{path}: is not an object; {FIX}")
+    own = {field.name for field in dataclasses.fields(_Seal)}
+    seal = config.from_json(_Seal, {n: v for n, v in fields.items() if n in own}, path, FIX)
+    if (seal.format, seal.format_version) != (FORMAT, FORMAT_VERSION):
+        raise InputError(
+            f"{path}: format must be {FORMAT} version {FORMAT_VERSION}, not {seal.format} version "
+            f"{seal.format_version}; use the version of omrl that wrote it"
         )
-        for name, column in fields["columns"].items()
-    }
-    numbers = {name: float(fields[name]) for name in ("return_mean", "return_min", "return_max")}
-    return TaskRecord(
-        index=_typed(fields, "index", int),
-        parameters=tuple(float(value) for value in fields["parameters"]),
-        episodes=_typed(fields, "episodes", int),
-        transitions=_typed(fields, "transitions", int),
-        behaviour=_typed(fields, "behaviour", dict),
-        columns=columns,
-        **numbers,
-    )
-
-
-def _check_task(task: TaskRecord, spec: EnvSpec) -> None:
-    if len(task.parameters) != len(spec.task_names):
-        raise ValueError(f"task {task.index} must have the parameters {spec.task_names}")
-    if task.index < 0:
-        raise ValueError(f"task index {task.index} must be 0 or more")
-    if not 1 <= task.episodes <= task.transitions:
-        raise ValueError(f"task {task.index} must have episodes of at least one transition")
-    if unknown := sorted(task.columns.keys() - set(COLUMNS)):
-        raise ValueError(f"task {task.index} has an unknown column {unknown[0]!r}")
-
-
-def _split(name: str, fields: Mapping[str, Any]) -> tuple[int, ...]:
-    tasks = [int(index) for index in fields["tasks"]]
-    if fields["hash"] != json_hash(tasks):
-        raise ValueError(f"the tasks of split {name!r} do not match its hash")
-    return tuple(tasks)
-
-
-def _typed(fields: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = fields[name]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"{name} must be {kind.__name__}, not {type(value).__name__}")
-    return value
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number")
+    for name, split in seal.splits.items():
+        if split.hash != json_hash(split.tasks):
+            raise InputError(f"{path}.splits.{name}: the tasks do not match their hash; {FIX}")
+    plain = {n: v for n, v in fields.items() if n not in own}
+    plain["splits"] = {name: list(split.tasks) for name, split in seal.splits.items()}
+    manifest = config.from_json(Manifest, plain, path, FIX)
+    if manifest.spec.hash != seal.spec_hash:
+        raise InputError(f"{path}: spec does not match spec_hash; {FIX}")
+    return manifest
 
 
 # --- Files ---
@@ -241,13 +236,4 @@ def read(folder: Path) -> Manifest:
     path = folder / NAME
     if not path.is_file():
         raise InputError(f"{folder}: not a dataset (no {NAME}); give the folder that holds it")
-    try:
-        fields = json.loads(path.read_bytes(), parse_constant=_no_constant)
-        if fields["format"] != FORMAT or fields["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"format must be {FORMAT} version {FORMAT_VERSION}")
-        return from_json(fields)
-    except KeyError as error:
-        raise InputError(f"{path}: field {error} is missing; create the dataset again") from error
-    except (TypeError, ValueError, AttributeError) as error:
-        detail = " ".join(str(error).split())
-        raise InputError(f"{path}: {detail}; create the dataset again") from error
+    return from_json(read_json(path, FIX), str(path))

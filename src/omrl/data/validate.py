@@ -23,10 +23,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omrl.arrays import map_npy
 from omrl.data import manifest as manifests
 from omrl.data.manifest import FLOATS, ColumnRecord, Manifest, TaskRecord
 from omrl.envs.base import EnvSpec, TaskEnv
-from omrl.errors import InputError
+from omrl.errors import InputError, reason
 
 RESTORE = "copy the dataset again from its source"
 RECREATE = "correct the data and create the dataset again"
@@ -108,7 +109,7 @@ def _file_problem(folder: Path, manifest: Manifest, task: TaskRecord, name: str)
     try:
         shape, dtype, offset = read_header(path)
     except ValueError as error:
-        return f"not a readable .npy file ({' '.join(str(error).split())})", RESTORE
+        return f"not a readable .npy file ({error})", RESTORE
     expected = manifests.column_shape(name, manifest.spec, task.transitions, task.episodes)
     allowed = manifests.column_dtype(name, manifest.dtype)
     if dtype != allowed:
@@ -126,9 +127,13 @@ def _file_problem(folder: Path, manifest: Manifest, task: TaskRecord, name: str)
 def read_header(path: Path) -> tuple[tuple[int, ...], np.dtype, int]:
     """Shape, dtype and offset of the data of a C-ordered `.npy` file; ValueError otherwise."""
     with path.open("rb") as file:
-        if np.lib.format.read_magic(file) != (1, 0):
+        try:
+            version = np.lib.format.read_magic(file)
+            shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
+        except Exception as error:  # numpy reads the header as Python
+            raise ValueError(reason(error)) from error
+        if version != (1, 0):
             raise ValueError("format version other than 1.0")
-        shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
         if fortran_order:
             raise ValueError("Fortran order")
         return shape, dtype, file.tell()
@@ -164,10 +169,7 @@ def validate(folder: Path, manifest: Manifest, env: TaskEnv | None) -> Report:
 def _task_findings(
     folder: Path, spec: EnvSpec, env: TaskEnv | None, task: TaskRecord
 ) -> list[Finding]:
-    columns = {
-        name: np.load(folder / _file(task.index, name), mmap_mode="r", allow_pickle=False)
-        for name in task.columns
-    }
+    columns = {name: map_npy(folder / _file(task.index, name), RESTORE) for name in task.columns}
     findings = column_findings(spec, task.index, columns)
     if not findings:
         findings += _return_findings(task, columns)

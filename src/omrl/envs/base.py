@@ -16,12 +16,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
-from typing import Any, ClassVar
+from math import inf
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 
+from omrl.config import from_json, parse_json
 from omrl.errors import InputError
 
 
@@ -77,29 +78,8 @@ class EnvSpec:
     @staticmethod
     def from_json(text: str) -> EnvSpec:
         """The inverse of `to_json`. InputError names the first field that is wrong."""
-        try:
-            given = json.loads(text)
-        except ValueError as error:
-            raise InputError(f"environment spec: not JSON ({error})") from None
-        kinds = {field.name: str(field.type) for field in dataclasses.fields(EnvSpec)}
-        if not isinstance(given, dict) or given.keys() != kinds.keys():
-            names = set(given) if isinstance(given, dict) else set()
-            wrong = ", ".join(sorted(kinds.keys() ^ names))
-            raise InputError(f"environment spec: missing or unknown fields: {wrong}")
-        return EnvSpec(**{name: _parse(name, kinds[name], given[name]) for name in kinds})
-
-
-def _parse(name: str, kind: str, value: Any) -> Any:
-    """`value` from JSON as a field of type `kind`, the text of its annotation."""
-    if kind == "tuple[str, ...]" and isinstance(value, list):
-        return tuple(_parse(name, "str", item) for item in value)
-    if kind == "tuple[tuple[str, float], ...]" and isinstance(value, list):
-        return tuple(_parse(name, "tuple[str, float]", item) for item in value)
-    if kind == "tuple[str, float]" and isinstance(value, list) and len(value) == 2:
-        return _parse(name, "str", value[0]), _parse(name, "float", value[1])
-    if kind == type(value).__name__ and not (isinstance(value, float) and not isfinite(value)):
-        return value
-    raise InputError(f"environment spec: field {name} must be {kind}, not {value!r}")
+        fix = "write it as `EnvSpec.to_json` does"
+        return from_json(EnvSpec, parse_json(text, "spec", fix), "spec", fix)
 
 
 def check_finite(

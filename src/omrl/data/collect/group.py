@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from omrl.arrays import map_npy
 from omrl.data.collect.budget import capacity
 from omrl.data.collect.config import CollectConfig
 from omrl.data.collect.learner import Learner, task_streams, where_task
@@ -161,7 +162,7 @@ class Group:
         """The replay buffer of one task, in the order in which it was filled at first."""
         files.seal()
         column = {
-            name: np.load(files.path(name), mmap_mode="r", allow_pickle=False)
+            name: map_npy(files.path(name), "collect again")
             for name in ("obs", "action", "reward", "terminated", "episode_start")
         }
         lengths = np.diff(column["episode_start"])

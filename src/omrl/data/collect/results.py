@@ -16,10 +16,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from omrl.arrays import check_array, read_npz
 from omrl.errors import InputError
 from omrl.files import atomic_write
 
 CURVES, AGENTS, FIGURE = "curves.npz", "agents.npz", "curves.png"
+FIX = "collect again"
 Arrays = Mapping[str, np.ndarray]
 """By name; the first axis of each is the task, `tasks` has the indices."""
 
@@ -30,14 +32,21 @@ def save(path: Path, arrays: Arrays) -> None:
 
 
 def load(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+    """All arrays of a file, one entry per task in each. Raises `InputError`."""
+    arrays = read_npz(path, FIX)
+    lengths = {array.shape[:1] for array in arrays.values()}
+    if "tasks" not in arrays or len(lengths) > 1 or () in lengths:
+        raise InputError(f"{path}: must have one entry per task in each array, and tasks; {FIX}")
+    return arrays
 
 
 def add_tasks(path: Path, arrays: Arrays) -> None:
     """Add tasks to a file of results, in place of what it has about the same ones."""
     if path.is_file():
         held = load(path)
+        if held.keys() != arrays.keys():
+            other = ", ".join(sorted(held.keys() ^ arrays.keys()))
+            raise InputError(f"{path}: missing or unknown arrays: {other}; {FIX}")
         others = ~np.isin(held["tasks"], arrays["tasks"])
         order = np.argsort(np.concatenate([held["tasks"][others], arrays["tasks"]]))
         arrays = {
@@ -78,6 +87,14 @@ class FinalAgents:
             raise InputError(f"{path}: missing; only data from `omrl collect` has its agents")
         arrays = load(path)
         layers = range(sum(name.startswith("weight.") for name in arrays))
+        parts = [f"{part}.{i}" for i in layers for part in ("weight", "bias")]
+        wanted = {"tasks", "obs_mean", "obs_scale", "obs_limit", "act_dim", *parts}
+        if arrays.keys() != wanted or not layers or not len(arrays["tasks"]):
+            other = ", ".join(sorted(arrays.keys() ^ wanted)) or "no task or no layer"
+            raise InputError(f"{path}: missing or unknown arrays: {other}; {FIX}")
+        for name, array in arrays.items():
+            dtype = np.int64 if name in ("tasks", "act_dim") else np.float32
+            check_array(path, name, array, dtype, array.shape, FIX)
         return cls(
             arrays["tasks"],
             arrays["obs_mean"],

@@ -33,7 +33,7 @@ from omrl.data.store import Dataset, Writer
 from omrl.envs.base import TaskEnv
 from omrl.envs.registry import make
 from omrl.errors import InputError, Stopped
-from omrl.files import check_room
+from omrl.files import check_room, named
 from omrl.interrupt import Interrupt
 
 Tasks = tuple[int, ...]
@@ -107,7 +107,7 @@ def collect(
 
 
 def _check_place(out: Path, resume: bool) -> None:
-    unfinished = out.with_name(out.name + ".partial")
+    unfinished = named(out).with_name(out.name + ".partial")
     if out.exists():
         raise InputError(f"{out}: exists; choose another folder")
     if resume and not unfinished.exists():

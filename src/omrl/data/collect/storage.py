@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 import sys
-import zipfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from omrl.config import Json, differences
+from omrl.arrays import check_array, read_npz
+from omrl.config import Json, differences, from_json, parse_json
 from omrl.errors import InputError
 from omrl.files import atomic_write
 
@@ -82,6 +83,14 @@ class Checkpoint:
             np.savez(file, meta=text, **arrays)  # pyright: ignore
 
 
+@dataclass(frozen=True)
+class _Meta:
+    """The JSON in a checkpoint."""
+
+    record: Mapping[str, Any]
+    tasks: tuple[int, ...]
+
+
 def load_checkpoint(folder: Path, record: Json) -> Checkpoint | None:
     """The checkpoint of a folder, or None where there is none.
 
@@ -91,24 +100,29 @@ def load_checkpoint(folder: Path, record: Json) -> Checkpoint | None:
     path = folder / NAME
     if not path.is_file():
         return None
-    try:
-        # Every member of the archive has a checksum, which is compared as it is read.
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        meta = json.loads(arrays.pop("meta").tobytes())
-        found = Checkpoint(
-            record=meta["record"],
-            tasks=tuple(meta["tasks"]),
-            episodes=arrays.pop("episodes"),
-            returns=arrays.pop("returns"),
-            transitions=arrays.pop("transitions"),
-            leaves=tuple(arrays[f"leaf.{i}"] for i in range(len(arrays))),
-        )
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, EOFError) as error:
-        detail = " ".join(str(error).split())
-        raise InputError(
-            f"{path}: damaged ({detail}); delete {folder} and collect again"
-        ) from error
+    fix = f"delete {folder} and collect again"
+    # Every member of the archive has a checksum, which is compared as it is read.
+    arrays = read_npz(path, fix)
+    names = {"meta", "episodes", "returns", "transitions"}
+    leaves = [f"leaf.{i}" for i in range(len(arrays) - len(names))]
+    if arrays.keys() != names | set(leaves):
+        raise InputError(f"{path}: damaged (holds {', '.join(sorted(arrays))}); {fix}")
+    text = parse_json(arrays["meta"].tobytes(), f"{path}: meta", fix)
+    meta = from_json(_Meta, text, f"{path}: meta", fix)
+    num_tasks, rounds = len(meta.tasks), len(np.atleast_1d(arrays["returns"]))
+    if not num_tasks or not rounds:
+        raise InputError(f"{path}: damaged (holds no task or no round); {fix}")
+    check_array(path, "episodes", arrays["episodes"], np.int64, (num_tasks,), fix)
+    check_array(path, "returns", arrays["returns"], np.float64, (rounds, num_tasks), fix)
+    check_array(path, "transitions", arrays["transitions"], np.int64, (rounds, num_tasks), fix)
+    found = Checkpoint(
+        record=meta.record,
+        tasks=meta.tasks,
+        episodes=arrays["episodes"],
+        returns=arrays["returns"],
+        transitions=arrays["transitions"],
+        leaves=tuple(arrays[name] for name in leaves),
+    )
     changed = list(differences(found.record, record))
     if changed:
         raise InputError(

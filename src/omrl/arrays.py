@@ -1,0 +1,50 @@
+"""Arrays from files that anybody may have written: never unpickled, all damage an `InputError`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from omrl.errors import InputError, reason, system_error
+
+
+@contextmanager
+def reading(path: Path, fix: str) -> Iterator[None]:
+    """Turns whatever a library raises for a file that it cannot read into one line with `fix`."""
+    try:
+        yield
+    except Exception as error:  # numpy, zipfile, zlib and safetensors raise many kinds
+        # Where the system cannot open the file, it names it.
+        if isinstance(error, OSError) and error.filename is not None:
+            raise InputError(f"cannot read {system_error(error)}") from error
+        raise InputError(f"{path}: damaged ({reason(error)}); {fix}") from error
+
+
+def read_npz(path: Path, fix: str) -> dict[str, np.ndarray]:
+    """All arrays of an `.npz`, by name. Raises `InputError`, which ends with `fix`."""
+    with reading(path, fix), np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+        for name, array in arrays.items():
+            if not isinstance(array, np.ndarray):  # numpy hands out other members as bytes
+                raise TypeError(f"{name} is not an array")
+    return arrays
+
+
+def map_npy(path: Path, fix: str) -> np.ndarray:
+    """The array of an `.npy`, of which only what is used is read. Raises `InputError`."""
+    with reading(path, fix):
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def check_array(
+    path: Path, name: str, array: np.ndarray, dtype: DTypeLike, shape: tuple[int, ...], fix: str
+) -> None:
+    """Raises `InputError` unless the array `name` of `path` has that dtype and shape."""
+    if array.dtype != dtype:
+        raise InputError(f"{path}: {name} is {array.dtype}, expected {np.dtype(dtype)}; {fix}")
+    if array.shape != shape:
+        raise InputError(f"{path}: {name} has shape {array.shape}, expected {shape}; {fix}")
