@@ -118,6 +118,28 @@ def test_a_flipped_bit_is_found_while_loading(dataset):
         load(dataset, (0, 1), discount=0.9)
 
 
+@pytest.mark.parametrize("bit", [0, 3, 20, 40, 62, 63])
+@pytest.mark.parametrize("boundary", [0, 1, -1])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda dataset: load(dataset, (0, 1), discount=0.9),
+        lambda dataset: byte_budget(dataset, (0, 1)),
+        lambda dataset: load(dataset, (1,), discount=0.9, slice=Slice.parse("return-0.0-0.5")),
+        lambda dataset: dataset.view(Slice.parse("last-2")).task(1),
+    ],
+)
+def test_a_flipped_boundary_sizes_nothing(dataset, bit, boundary, read):
+    path = dataset.path / "task-001/episode_start.npy"
+    starts = np.load(path)
+    starts.view(np.uint64)[boundary] ^= np.uint64(1) << np.uint64(bit)
+    np.save(path, starts)
+    with pytest.raises(
+        InputError, match=r"episode_start\): sha256 differs; copy the dataset again"
+    ):
+        read(dataset)
+
+
 def test_loading_prints_nothing(dataset, capfd):
     load(dataset, (0, 1), discount=0.9)
     assert capfd.readouterr() == ("", "")

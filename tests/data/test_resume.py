@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from points import BEHAVIOUR, assert_holds, episodes_of, files_of
 
@@ -45,6 +46,29 @@ def test_an_episode_counts_only_when_all_its_columns_are_there(tmp_path, env, co
     path = writer.partial / "task-000/obs.npy"
     os.truncate(path, path.stat().st_size - 1)
     assert writer.episodes(0) == 5
+
+
+@pytest.mark.parametrize("bit", [3, 40, 62, 63])
+def test_a_flipped_boundary_ends_what_counts(tmp_path, env, columns, bit):
+    writer = create(tmp_path / "flipped", env, command="test")
+    writer.append(0, **episodes_of(columns[0], 0, 6))
+    path = writer.partial / "task-000/episode_start.npy"
+    content = np.frombuffer(path.read_bytes(), np.uint64).copy()
+    content[-3] ^= np.uint64(1) << np.uint64(bit)  # the end of the fourth of six episodes
+    path.write_bytes(content.tobytes())
+    assert writer.episodes(0) == 3
+    writer.append(0, **episodes_of(columns[0], 3, 10))
+    writer.complete(0, BEHAVIOUR)
+    assert_holds(writer.finish(), {0: columns[0]})
+
+
+def test_a_first_boundary_that_is_there_in_part_counts_nothing(tmp_path, env, columns):
+    writer = create(tmp_path / "begun", env, command="test")
+    writer.append(1, **columns[1])
+    os.truncate(writer.partial / "task-001/episode_start.npy", 128 + 3)
+    assert writer.episodes(1) == 0
+    writer.write_task(1, behaviour=BEHAVIOUR, **columns[1])
+    assert_holds(writer.finish(), {1: columns[1]})
 
 
 def test_truncating_to_a_recorded_cursor(tmp_path, env, columns):

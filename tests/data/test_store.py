@@ -10,6 +10,7 @@ import pytest
 from points import BEHAVIOUR, assert_holds, episodes_of, files_of
 
 from omrl.data import store
+from omrl.data.manifest import COLUMNS
 from omrl.data.slice import Slice
 from omrl.data.store import create, open_dataset, write_slice
 from omrl.envs import registry
@@ -282,6 +283,17 @@ def test_a_thinned_half_precision_copy(tmp_path, env, dataset, columns):
     assert small.manifest.command == "cut"
     assert small.manifest.validated
     assert small.manifest.record(0).behaviour == BEHAVIOUR
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_no_slice_is_cut_from_damaged_data(tmp_path, env, dataset, name):
+    path = dataset.path / f"task-002/{name}.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"task-002/{name}.npy .*sha256 differs"):
+        write_slice(dataset, tmp_path / "small", env, command="cut")
+    assert not (tmp_path / "small").exists()
 
 
 def test_a_slice_too_long_writes_nothing(tmp_path, env, dataset):

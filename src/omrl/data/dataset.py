@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
 
+from omrl.arrays import map_npy
 from omrl.config import json_hash
 from omrl.data.manifest import Manifest, TaskRecord
 from omrl.data.slice import ALL, Slice
-from omrl.data.validate import episode_returns
+from omrl.data.validate import RESTORE, check_hash, episode_returns
 from omrl.envs.base import EnvSpec
 from omrl.errors import InputError
 
@@ -132,13 +133,14 @@ class Dataset:
         return json_hash([self.manifest.hash, str(self.selection)])
 
     def task(self, index: int) -> TaskData:
-        """The selected episodes of task `index`; `InputError` where it has none."""
+        """The selected episodes of task `index`; `InputError` where it has none.
+
+        `episode_start` is compared with its hash, since its numbers decide how much is read.
+        """
         record = self.manifest.record(index)
+        check_hash(self.path, record, "episode_start")
         folder = self.path / record.folder
-        columns = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in record.columns
-        }
+        columns = {name: map_npy(folder / f"{name}.npy", RESTORE) for name in record.columns}
         whole = TaskData(record, columns, np.arange(record.episodes))
         if self.selection == ALL:
             return whole

@@ -33,7 +33,7 @@ from omrl.data.growing import GrowingTask
 from omrl.data.manifest import Manifest, TaskRecord
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
-from omrl.files import check_room
+from omrl.files import check_room, named
 
 __all__ = [
     "Dataset",
@@ -130,7 +130,7 @@ def create(
     Tasks and splits are those of `env`, see `TaskEnv.with_tasks`. An existing dataset is an
     `InputError` unless it may be overwritten, and then stays as it is until the new one is whole.
     """
-    out = Path(path)
+    out = named(Path(path))
     if out.exists() and not (overwrite and (out / manifests.NAME).is_file()):
         what = "exists and is not a dataset" if overwrite else "exists"
         raise InputError(f"{out}: {what}; give another folder or allow a dataset to be overwritten")
@@ -382,6 +382,8 @@ def write_slice(
     for task in tasks:
         index = task.record.index
         if not writer.is_complete(index):
+            for name in task.columns:  # Or the hashes of the copy would vouch for damage.
+                validate.check_hash(dataset.path, task.record, name)
             columns = {name: task.column(name) for name in task.columns if name != "episode_start"}
             columns["episode_start"] = task.episode_start
             writer.write_task(index, behaviour=task.record.behaviour, **columns)
