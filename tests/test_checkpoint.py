@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import logging
 import os
 import subprocess
 import sys
@@ -18,9 +20,6 @@ import pytest
 from omrl.checkpoint import Checkpoints, leaf_hashes, leaf_names
 from omrl.chunk import Layout
 from omrl.errors import InputError
-
-# Reading damaged files leaves exceptions in Orbax's threads, which Python reports on collection.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 CONFIG = {"algo": {"lr": 0.1, "layers": [3, 4]}, "name": "toy"}
 
@@ -58,6 +57,10 @@ def flip_a_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+
+
+def cut_off(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
 
 
 def test_restores_every_bit_and_what_was_said_beside_it(checkpoints):
@@ -122,12 +125,14 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
 
 
-def test_every_flipped_bit_is_found_or_harmless(checkpoints, tmp_path):
-    """In each file of a checkpoint in turn: one line with the way out, or the true numbers."""
+@pytest.mark.parametrize("damage", [flip_a_bit, cut_off, Path.unlink])
+def test_all_damage_is_found_or_harmless(checkpoints, tmp_path, damage, caplog, capfd):
+    """In each file of a checkpoint in turn: one line with the way out, or the true numbers; and
+    nothing is reported beside, neither at once nor by what is left behind."""
     damaged = {}
     for path in files(tmp_path / "20"):
         original = path.read_bytes()
-        flip_a_bit(path)
+        damage(path)
         reader = Checkpoints(tmp_path, read_only=True)
         try:
             states, meta = reader.restore(like(make(0)), CONFIG, 20)
@@ -145,6 +150,9 @@ def test_every_flipped_bit_is_found_or_harmless(checkpoints, tmp_path):
         assert error.startswith(f"{tmp_path / '20'}: ")
         assert error.endswith(f"10 is intact: remove {tmp_path / '20'} to continue from there")
         assert "\n" not in error
+    gc.collect()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_number_other_than_the_saved_one_names_its_leaf_and_seed(checkpoints, monkeypatch):

@@ -11,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,12 @@ from jax.experimental import multihost_utils
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from omrl.config import differences, json_hash
-from omrl.errors import InputError
+from omrl.errors import InputError, reason
 
-# Orbax warns of all that follows from `read_only`.
-logging.getLogger("absl").addFilter(lambda record: not re.search("read.only", str(record.msg)))
+# Orbax warns of all that follows from `read_only`, and logs what it then raises.
+logging.getLogger("absl").addFilter(
+    lambda record: not re.search("read.only|[Mm]etadata file", str(record.msg))
+)
 
 Hashes = dict[str, list[str]]
 """Per leaf, by its path: one sha256 in hex per seed."""
@@ -116,12 +120,13 @@ class Checkpoints:
                 f"{path}: holds other leaves than this version of omrl makes "
                 f"({', '.join(other[:3])} …); use the version in the run's versions.json"
             )
+        _hide_late_reads()
         try:
             restored = self._manager.restore(
                 step, args=ocp.args.Composite(state=ocp.args.StandardRestore(like))
             )
         except Exception as error:  # Orbax and tensorstore raise many kinds for a damaged file
-            raise _DamagedError(f"{path}: cannot be read ({_first_line(error)})") from error
+            raise _DamagedError(f"{path}: cannot be read ({reason(error)})") from error
         for name, hashes in leaf_hashes(restored["state"]).items():
             for seed, (expected, actual) in enumerate(
                 zip(meta["sha256"][name], hashes, strict=True)
@@ -137,7 +142,7 @@ class Checkpoints:
             meta = dict(self._manager.restore(step, args=item)["meta"])
             intact = meta.pop("meta_sha256") == json_hash(meta)
         except Exception as error:  # as above; and whatever a changed byte makes of JSON
-            raise _DamagedError(f"{path}: meta cannot be read ({_first_line(error)})") from error
+            raise _DamagedError(f"{path}: meta cannot be read ({reason(error)})") from error
         if not intact:
             raise _DamagedError(f"{path}: meta is damaged")
         return meta
@@ -152,6 +157,25 @@ class Checkpoints:
         return "no earlier one is intact: start the run again in another folder"
 
 
+@cache
+def _hide_late_reads() -> None:
+    """Has what goes on after a failed restore report nothing.
+
+    Orbax gives up, and closes its event loop, at the first array that it cannot read. Those that
+    TensorStore's threads still read, and tasks that nobody awaits any more, would each print a
+    traceback, before or after the one line that says what is wrong.
+    """
+    report = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        closed_loop = str(unraisable.exc_value) == "Event loop is closed"
+        if not closed_loop and "_read_array_index" not in repr(unraisable.object):
+            report(unraisable)
+
+    sys.unraisablehook = hook
+    logging.getLogger("asyncio").addFilter(lambda record: "never retrieved" not in str(record.msg))
+
+
 class _DamagedError(Exception):
     """A checkpoint that cannot be what was saved."""
 
@@ -163,7 +187,7 @@ def _writing(name: Path) -> Iterator[None]:
         yield
     except Exception as error:  # Orbax and tensorstore raise many kinds
         raise InputError(
-            f"{name}: the checkpoint could not be written ({_first_line(error)}); "
+            f"{name}: the checkpoint could not be written ({reason(error)}); "
             "the ones before it are whole: make room and resume"
         ) from error
 
@@ -194,8 +218,3 @@ def leaf_names(tree: Any) -> list[str]:
 def leaf_name(path: Any) -> str:
     """A leaf's path as one would write it in code: `value.layers[0].kernel`."""
     return keystr(path).lstrip(".")
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:160]
