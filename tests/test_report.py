@@ -24,6 +24,7 @@ LOG = [
 def write_run(folder: Path, *parts: str) -> Path:
     run = folder / "my-run"
     (run / "eval").mkdir(parents=True)
+    (run / "config.json").write_text('{"run": "<script>alert(1)</script>"}')
     if "eval" in parts:
         make_result(step=1000).save(run / "eval" / "given-1000.npz")
     if "curve" in parts:
@@ -33,7 +34,6 @@ def write_run(folder: Path, *parts: str) -> Path:
     if "log" in parts:
         (run / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LOG))
     if "facts" in parts:
-        (run / "config.json").write_text('{"note": "<script>alert(1)</script>"}')
         (run / "command.txt").write_text("omrl train macaw-cheetah-vel\n")
         (run / "versions.json").write_text("[]")
     return run
@@ -106,7 +106,7 @@ def test_any_subset_works_and_what_is_missing_is_named(tmp_path, parts):
     has_eval = "eval" in parts or "curve" in parts
     assert ("no eval/*.npz" in text) == (not has_eval)
     assert ("no rows in log.jsonl" in text) == ("log" not in parts)
-    assert ("no config.json" in text) == ("facts" not in parts)
+    assert ("no command.txt" in text) == ("facts" not in parts)
     assert "fewer than two evaluations" in text
 
 
@@ -143,13 +143,39 @@ def test_one_shot_and_one_seed(tmp_path):
     assert "adaptation curve (zero-shot, tasks 7, 2, 15): one shot only" in report.text
 
 
-def test_bad_folders_are_refused(tmp_path):
-    with pytest.raises(InputError, match="not a folder"):
-        write_report(tmp_path / "nothing")
+@pytest.mark.parametrize("found", [None, "[]", '{"name": "a web page"}'])
+def test_a_folder_that_is_no_run_is_refused(tmp_path, found):
+    if found is not None:
+        (tmp_path / "config.json").write_text(found)
+    with pytest.raises(InputError, match=r"not a run folder"):
+        write_report(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_bundle_has_no_run_to_report():
+    name = "bundled:macaw-cheetah-vel"
+    with pytest.raises(InputError, match=f"without its run.*measure it: omrl evaluate {name}$"):
+        write_report(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", b"{", r"config\.json: not JSON"),
+        ("versions.json", b"{", r"versions\.json: not JSON"),
+        ("versions.json", b"\xff", r"versions\.json: not JSON"),
+        ("log.jsonl", b"[1]\n", r"log\.jsonl: line 1: \[1\] is not an object"),
+        ("eval/broken.npz", b"PK", r"broken\.npz: damaged"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, name, content, message):
+    run = write_run(tmp_path, "eval", "log", "facts")
+    (run / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        write_report(run)
+
+
+def test_a_command_that_is_not_unicode_is_shown_as_far_as_it_is(tmp_path):
     run = write_run(tmp_path, "facts")
-    (run / "versions.json").write_text("{")
-    with pytest.raises(InputError, match=r"versions.json is not JSON"):
-        write_report(run)
-    (run / "eval" / "broken.npz").write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"broken.npz is not an evaluation"):
-        write_report(run)
+    (run / "command.txt").write_bytes(b"omrl train \xff")
+    assert "omrl train \N{REPLACEMENT CHARACTER}" in page(run).text

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omrl import __version__, figures, stats
+from omrl import __version__, bundled, figures, stats
+from omrl.config import read_json
 from omrl.errors import InputError
-from omrl.files import atomic_write
+from omrl.files import atomic_write, read_text
 from omrl.logs import read_log
 from omrl.results import EvalResult, describe, table
 
@@ -38,11 +39,9 @@ class Report:
 def write_report(run_dir: str | Path) -> Path:
     """Writes `report.html` into the run folder and returns its path.
 
-    Raises `InputError` if there is no such folder or a file in it is damaged.
+    Raises `InputError` if it is no run folder or a file in it is damaged.
     """
-    run = Path(run_dir)
-    if not run.is_dir():
-        raise InputError(f"{run} is not a folder: give the folder of a run")
+    run = _open(run_dir)
     report = Report(run.resolve().name)
     evaluations = _group(run / "eval")
     others = {folder.name: _group(folder) for folder in sorted(run.glob("eval/*/"))}
@@ -57,6 +56,23 @@ def write_report(run_dir: str | Path) -> Path:
     with atomic_write(path) as file:
         file.write(_render(report).encode())
     return path
+
+
+def _open(run_dir: str | Path) -> Path:
+    """The folder, if it is of a run: one begun with its config, however little came of it."""
+    run = bundled.resolve(run_dir)
+    if (run / "config.json").is_file():
+        config = read_json(run / "config.json")
+        if isinstance(config, dict) and "run" in config:
+            return run
+    from omrl.bundle import is_bundle  # imports JAX, which a report does without
+
+    if is_bundle(run):
+        raise InputError(
+            f"{run_dir}: is a trained state without its run, of which nothing could be reported; "
+            f"measure it: omrl evaluate {run_dir}"
+        )
+    raise InputError(f"{run_dir}: not a run folder (no config.json of omrl train); give one")
 
 
 def _group(folder: Path) -> list[Evaluation]:
@@ -118,14 +134,14 @@ def _add_training(report: Report, run: Path, evaluations: Sequence[Evaluation]) 
     evaluated = [
         {"step": row["step"], "metrics": {name: [v] for name, v in row["evaluation"].items()}}
         for row in log
-        if "evaluation" in row
+        if row.get("evaluation")
     ]
     if not report.training and len(evaluated) > 1:
         caption = "What the evaluations during meta-training wrote to the log."
         report.training.append(_figure(figures.metrics_over_updates(evaluated), caption))
     if not report.training:
         report.left_out.append("return over updates: fewer than two evaluations of one kind")
-    rows = [row for row in log if "metrics" in row]
+    rows = [row for row in log if row.get("metrics")]
     if rows:
         caption = "Training metrics: mean over seeds, band from the lowest to the highest seed."
         report.training.append(_figure(figures.metrics_over_updates(rows), caption))
@@ -144,12 +160,8 @@ def _add_facts(report: Report, run: Path) -> None:
         if not path.is_file():
             report.left_out.append(f"{title.lower()}: no {name}")
             continue
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":
-            try:
-                text = json.dumps(json.loads(text), indent=2)
-            except ValueError as error:
-                raise InputError(f"{path} is not JSON: {error}") from error
+        is_json = path.suffix == ".json"
+        text = json.dumps(read_json(path), indent=2) if is_json else read_text(path)
         report.facts.append({"title": title, "text": text})
 
 

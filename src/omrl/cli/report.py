@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tyro
 
-from omrl.cli.options import parse
+from omrl.cli.options import parse, print_json
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,16 @@ class ReportOptions:
 
     run: tyro.conf.Positional[Path]
     """Folder of the run."""
+    json: bool = False
+    """Print one JSON object."""
 
 
 def main(arguments: Sequence[str], command: str) -> None:
     options = parse(ReportOptions, "report", arguments)
     from omrl.report import write_report
 
-    print(write_report(options.run))
+    path = write_report(options.run)
+    if options.json:
+        print_json({"run": str(options.run), "report": str(path)})
+    else:
+        print(path)

@@ -108,7 +108,13 @@ def _show(run: Path, as_json: bool) -> None:
 
     if not hosts.is_main():
         return
-    result = EvalResult.load(max(run.glob("eval/step-*.npz")))
+    files = sorted(run.glob("eval/step-*.npz"))
+    if not files:
+        raise InputError(
+            f"{run}: trained to its end, but its evaluations are no longer in eval/; make a new "
+            f"one: omrl evaluate {run}"
+        )
+    result = EvalResult.load(files[-1])
     if as_json:
         print_json({"run": str(run)} | result.to_json())
     else:
