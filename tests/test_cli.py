@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -140,11 +141,17 @@ def test_a_chain_of_commands(cheetah_data, tmp_path, capsys):
     assert "exists" in fail(capsys, *written)
 
     assert run(capsys, "report", folder) == f"{folder / 'report.html'}\n"
+    told = json.loads(run(capsys, "report", folder, "--json"))
+    assert told == {"run": str(folder), "report": str(folder / "report.html")}
     assert "test tasks" in (folder / "report.html").read_text()
 
     again = json.loads(run(capsys, "train", "--resume", folder, *CPU, "--json", "--quiet"))
     assert again == trained
     assert len((folder / "command.txt").read_text().splitlines()) == 2
+    for file in (folder / "eval").iterdir():
+        file.unlink()
+    error = fail(capsys, "train", "--resume", folder, *CPU, "--quiet")
+    assert f"no longer in eval/; make a new one: omrl evaluate {folder}" in error
     repeated = ["--from", folder / "config.json", *options[:2], "--out", tmp_path / "again"]
     same = json.loads(run(capsys, "train", *repeated, *CPU, "--json", "--quiet"))
     assert same["tasks"] == trained["tasks"]
@@ -263,6 +270,65 @@ def test_a_trace_of_another_environment_is_refused_before_there_is_a_folder(
     error = fail(capsys, "train", "macaw-cheetah-vel", *folders, *tiny_cheetah.OPTIONS, *wrong)
     assert "'next_x' is not a term of cheetah-vel/macaw-v1: choose traces among x_velocity" in error
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["collect", "--out"],
+        ["demo", "--json", "--out"],
+        ["report"],
+        ["data", "info"],
+        ["data", "slice", "bundled:cheetah-vel"],
+        ["evaluate", "bundled:macaw-cheetah-vel", "--overwrite", "--out"],
+        ["adapt", "bundled:macaw-cheetah-vel", "--context", "bundled:cheetah-vel", "--out"],
+        ["train", "macaw-cheetah-vel", "--data", "d", "--out"],
+        ["train", "--resume"],
+        ["train", "--from"],
+    ],
+)
+def test_paths_that_cannot_be(capsys, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    for path in ("a\0b", "a\udcffb"):
+        assert "has a character that files cannot have" in fail(capsys, *command, path)
+    fail(capsys, *command, ".")
+    error = fail(capsys, *command, "")
+    assert "an empty path" in error or command[-1] == "--from"
+    if command[-1] == "--out":
+        assert "out: an empty path" in fail(capsys, *command[:-1], "--out=")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_text_beside_the_present_folder_is_no_empty_path(capsys, train):
+    assert "not a dataset" in fail(capsys, *train, "--data", ".", "--holdout", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (PermissionError(13, "Permission denied", "x/y"), 2, "x/y: Permission denied; change its"),
+        (OSError(28, "No space left on device"), 2, "error: No space left on device; make room"),
+        (OSError(30, "Read-only file system", "a", None, "b"), 2, "b: Read-only file system; use"),
+        (IsADirectoryError(21, "Is a directory", "x"), 2, "x: Is a directory; give the path of"),
+        (OSError("odd"), 2, "odd; check the path and its disk"),
+        (MemoryError(), 1, "out of memory (MemoryError): use fewer seeds"),
+    ],
+)
+def test_what_the_system_refuses_ends_with_what_to_do(capsys, monkeypatch, error, code, message):
+    def raises(*_):
+        raise error
+
+    monkeypatch.setattr("omrl.cli.presets.main", raises)
+    assert message in fail(capsys, "presets", code=code)
+
+
+def test_a_device_without_enough_memory_is_one_line(capsys, monkeypatch):
+    monkeypatch.setattr("omrl.cli.presets.main", lambda *_: jnp.zeros(10**14))
+    error = fail(capsys, "presets", code=1)
+    assert "out of memory (RESOURCE_EXHAUSTED: Out of memory allocating 400000000000000" in error
+    monkeypatch.setattr("omrl.cli.presets.main", lambda *_: jnp.zeros(2) @ jnp.zeros(3))
+    with pytest.raises(TypeError):
+        main(["presets"])
 
 
 def test_a_gpu_that_is_not_there(capsys, train, cheetah_run):

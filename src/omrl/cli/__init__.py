@@ -33,10 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(__version__)
         return 0
-    from omrl.errors import InputError, NonFiniteError, Stopped, nearest
+    from omrl.config import UNSTORABLE
+    from omrl.errors import (
+        InputError,
+        NonFiniteError,
+        Stopped,
+        nearest,
+        out_of_memory,
+        system_error,
+    )
 
     name, *rest = arguments
     try:
+        for argument in filter(UNSTORABLE.search, arguments):
+            raise InputError(f"{argument!r}: has a character that files cannot have; leave it out")
         if name not in COMMANDS:
             raise InputError(f"no command {name!r}; {nearest(name, COMMANDS)}")
         command = importlib.import_module(f"omrl.cli.{name}")
@@ -50,9 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 141  # As a program that SIGPIPE ends; the reader closed our output.
     except OSError as error:
-        return _fail(str(error), 2)
+        return _fail(system_error(error), 2)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
+    except Exception as error:
+        line = out_of_memory(error)
+        if line is None:
+            raise
+        return _fail(line, 1)
     return 0
 
 

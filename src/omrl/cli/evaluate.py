@@ -41,6 +41,8 @@ def main(arguments: Sequence[str], command: str) -> None:
     config = options.config
     if options.out is not None and options.out.exists() and not options.overwrite:
         raise InputError(f"{options.out}: exists; choose another file, or replace it: --overwrite")
+    if options.out is not None and options.out.is_dir():
+        raise InputError(f"{options.out}: is a folder; give a file for the raw returns")
     from omrl import bundle, bundled, metatrain
     from omrl.results import print_table
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import itertools
 import json
 import re
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from omrl.errors import InputError
@@ -27,7 +29,7 @@ def parse(kind: type[Options], command: str, arguments: Sequence[str], **default
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            return tyro.cli(
+            options = tyro.cli(
                 _with_defaults(kind, defaults),
                 prog=f"omrl {command}",
                 args=list(arguments),
@@ -37,6 +39,19 @@ def parse(kind: type[Options], command: str, arguments: Sequence[str], **default
         if not stopped.code:  # --help
             raise
         raise InputError(_one_line(box.getvalue(), command)) from None
+    _check_paths(options, arguments)
+    return options
+
+
+def _check_paths(options: Any, arguments: Sequence[str]) -> None:
+    """`InputError` for an empty path, which pathlib takes for the folder that one is in."""
+    blank = {before for before, value in itertools.pairwise(["", *arguments]) if not value}
+    blank |= {argument[:-1] for argument in arguments if argument.endswith("=")}
+    positional = any(not before.startswith("-") for before in blank)
+    for option in dataclasses.fields(options):
+        is_blank = positional or f"--{option.name}" in blank
+        if is_blank and getattr(options, option.name) == Path():
+            raise InputError(f"{option.name}: an empty path; name a file or folder")
 
 
 def _with_defaults(kind: type[Options], defaults: dict[str, Any]) -> type[Options]:
