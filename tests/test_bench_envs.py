@@ -36,8 +36,8 @@ def test_every_family_is_measured(capsys, monkeypatch):
     ("wrong", "message"),
     [
         (["--families", "chetah"], "did you mean cheetah"),
-        (["--sizes", "0"], "must be positive"),
-        (["--seconds", "0"], "must be positive"),
+        (["--sizes", "0"], "sizes[0]: 0 is not"),
+        (["--seconds", "0"], "seconds: 0.0 is not"),
     ],
 )
 def test_wrong_options(wrong, message, capsys):

@@ -206,7 +206,6 @@ def test_values_that_are_not_allowed(capsys, train):
     assert "invalid literal for int() with base 10: 'a'" in fail(
         capsys, *train, "--algo.steps", "a"
     )
-    assert "steps: 0 is not 1 or more" in fail(capsys, *train, "--algo.steps", "0")
     assert "auto" in fail(capsys, *train, "--device", "tpu")
     assert "ascending" in fail(capsys, "evaluate", "run", "--shots", "1", "0")
     assert "not available" in fail(capsys, "evaluate", "run", "--protocol", "explore")

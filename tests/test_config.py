@@ -70,7 +70,7 @@ def changed(**fields) -> dict:
         (changed(pair="1x"), r"^config\.pair: '1x' is not a list$"),
         (changed(inner={"lr": True, "layers": []}), r"^config\.inner\.lr: True is not of type"),
         (changed(inner={"lr": 0.1, "layers": [1.5]}), r"^config\.inner\.layers\[0\]: 1\.5 is not"),
-        (changed(several=[{"lr": -1.0, "layers": []}]), r"^config\.several\[0\]: lr: -1\.0 is not"),
+        (changed(several=[{"lr": -1.0, "layers": []}]), r"^config\.several\[0\]\.lr: -1\.0 is not"),
     ],
 )
 def test_what_is_wrong_is_named(value, expected):

@@ -365,15 +365,13 @@ def test_a_finished_episode_counts_no_more():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"protocol": "explore"}, "protocol 'explore' is not available: use given or zero-shot"),
+        ({"protocol": "explore"}, "protocol: 'explore' is not available; use given or zero-shot"),
         ({"protocol": "finetune"}, "use given or zero-shot"),
         ({"protocol": "zero-shot"}, "it has only"),
         ({"shots": (1, 0)}, "ascending"),
         ({"shots": ()}, "ascending"),
         ({"tasks": (1, 1)}, "twice"),
-        ({"episodes": 0}, "episodes must be 1 or more"),
-        ({"context_size": 0}, "context_size must be 1 or more"),
-        ({"context_seed": -1}, "context_seed"),
+        ({"context_slice": "begin"}, "context_slice: no slice 'begin'"),
     ],
 )
 def test_impossible_configs_are_refused(changes, message):
@@ -389,8 +387,7 @@ def test_impossible_configs_are_refused(changes, message):
         ({"tasks": (5,)}, "no task 5"),
         ({"context_size": 121}, "120"),
         ({"context_unit": "trajectories", "context_size": 7}, "which has 6; ask for fewer"),
-        ({"context_slice": "first-7"}, "only 6 episodes"),
-        ({"context_slice": "begin"}, "no slice 'begin'"),
+        ({"context_slice": "first-7"}, "has 6 episodes"),
         ({"traces": ("x_velocity",)}, "not a term of .*: choose .* next_x, next_y, or none"),
     ],
 )

@@ -188,17 +188,12 @@ def test_updates_of_all_stages():
     assert num_updates(Toy(ToyConfig(warmup=7, steps=33))) == 40
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"seeds": 0}, "seeds: 0 is not 1 or more"),
-        ({"eval_every": -1}, "eval_every: -1"),
-        ({"keep": 0}, "keep: 0"),
-    ],
-)
-def test_wrong_numbers_are_named(fields, expected):
-    with pytest.raises(InputError, match=expected):
-        TrainConfig(**fields)
+def test_the_last_seed_is_an_int32():
+    assert TrainConfig(seeds=2, first_seed=2**31 - 2).seed_numbers[-1] == 2**31 - 1
+    with pytest.raises(
+        InputError, match=r"first_seed: 2147483646 leaves .*; use at most 2147483645"
+    ):
+        TrainConfig(seeds=3, first_seed=2**31 - 2)
 
 
 def test_too_little_data_is_noticed_before_anything_is_compiled():

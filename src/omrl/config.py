@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
-from omrl.errors import InputError, reason
+from omrl.errors import InputError, at, reason
 from omrl.files import read_bytes
 
 Config = TypeVar("Config")
@@ -172,7 +172,7 @@ def _parse_dataclass(kind: Any, value: Json, path: str) -> Any:
     try:
         return kind(**parsed)
     except InputError as error:  # from __post_init__, which does not know where it stands
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(at(path, str(error))) from error
 
 
 def _parse_optional(arguments: tuple[Any, ...], value: Json, path: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import re
 from collections.abc import Iterable
 
 
@@ -73,3 +74,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
     return f"did you mean {' or '.join(close)}?"
+
+
+def at(path: str, problem: str) -> str:
+    """`problem` of what is at `path`. One that begins with a field, `field: …`, gets one path."""
+    joint = "." if re.match(r"\w[\w.\[\]]*: ", problem) else ": "
+    return f"{path}{joint}{problem}"

@@ -23,7 +23,7 @@ def initialise(coordinator: str, num_processes: int, process_id: int) -> None:
         coordinator: HOST:PORT at which process 0 can be reached by all.
     """
     host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdigit():
+    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
         raise InputError(f"coordinator: {coordinator!r} is not HOST:PORT, as in 10.0.0.1:9000")
     if not 0 <= process_id < num_processes:
         raise InputError(f"process_id: {process_id} is not in 0 … {num_processes - 1}")

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from omrl.algos.macaw_config import MacawConfig
 from omrl.data.sample import BatchSpec
+from omrl.data.slice import check_name
 from omrl.errors import InputError, nearest
 from omrl.protocol import EvalConfig
+from omrl.ranges import Fraction, check_ranges
 from omrl.train import TrainConfig
 from omrl.types import Spec
 
@@ -23,7 +25,7 @@ class RunConfig:
     env: str = "cheetah-vel/macaw-v1"
     """Environment id."""
     algo: MacawConfig = field(default_factory=MacawConfig)
-    discount: float = 0.99
+    discount: Fraction = 0.99
     """gamma of Monte-Carlo returns."""
     train_split: str = "train"
     """Named tasks to meta-train on."""
@@ -33,6 +35,10 @@ class RunConfig:
     """Part of every lifetime to train on: all, start, last-500, every-7, ..."""
     train: TrainConfig = field(default_factory=TrainConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        check_name("slice", self.slice)
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from omrl.data.slice import check_name
 from omrl.errors import InputError
+from omrl.ranges import Count, Natural, Range, Size, check_ranges
 
 if TYPE_CHECKING:
     from omrl.envs.base import TaskEnv
 
 Protocol = Literal["given", "zero-shot", "explore", "finetune"]
 AVAILABLE = ("given", "zero-shot")
+Rounds = Annotated[int, Range(0, 10_000)]
 
 
 @dataclass(frozen=True)
@@ -27,19 +30,20 @@ class EvalConfig:
     protocol: Protocol = "given"
     split: str = "test"
     """Named tasks of the dataset: test, train, ..."""
-    tasks: tuple[int, ...] = ()
+    tasks: tuple[Natural, ...] = ()
     """Indices of tasks, instead of the split."""
-    episodes: int = 10
+    episodes: Size = 10
     """Episodes per seed, task and shot."""
-    shots: tuple[int, ...] = (0, 1)
+    shots: tuple[Rounds, ...] = (0, 1)
     """Numbers of adaptation rounds to report; every round sees the same context."""
-    context_size: int = 256
+    context_size: Count = 256
+    """Number of transitions or trajectories."""
     context_unit: Literal["transitions", "trajectories"] = "transitions"
     """Transitions are drawn i.i.d. without replacement over the slice, trajectories whole."""
     context_slice: str = "all"
     """Part of the task's lifetime that the context comes from: all, first-500, middle-500, ..."""
-    context_seed: int = 0
-    episode_seed: int = 0
+    context_seed: Natural = 0
+    episode_seed: Natural = 0
     """Of initial states, random actions and the noise of stochastic policies."""
     deterministic: bool = True
     """The policy's mean action; False: sampled."""
@@ -47,22 +51,18 @@ class EvalConfig:
     """Reward terms of the environment to record over time: x_velocity, ..."""
 
     def __post_init__(self) -> None:
+        check_ranges(self)
+        check_name("context_slice", self.context_slice)
         if self.protocol not in AVAILABLE:
             raise InputError(
-                f"protocol {self.protocol!r} is not available: use {' or '.join(AVAILABLE)}"
+                f"protocol: {self.protocol!r} is not available; use {' or '.join(AVAILABLE)}"
             )
         if self.protocol == "zero-shot" and self.shots != (0,):
-            raise InputError(f"shots {self.shots} with protocol 'zero-shot': it has only (0,)")
-        if not self.shots or min(self.shots) < 0 or sorted(set(self.shots)) != list(self.shots):
-            raise InputError(f"shots {self.shots} must be ascending numbers of rounds, 0 or more")
+            raise InputError(f"shots: {self.shots} with protocol 'zero-shot'; it has only (0,)")
+        if not self.shots or sorted(set(self.shots)) != list(self.shots):
+            raise InputError(f"shots: {self.shots} must be ascending numbers of rounds")
         if len(set(self.tasks)) != len(self.tasks):
-            raise InputError(f"tasks {self.tasks} name a task twice")
-        for name in ("episodes", "context_size"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        for name in ("context_seed", "episode_seed"):
-            if not 0 <= getattr(self, name) < 2**31:
-                raise InputError(f"{name} must be in [0, 2^31), not {getattr(self, name)}")
+            raise InputError(f"tasks: {self.tasks} name a task twice")
 
     @property
     def context(self) -> str:
@@ -95,22 +95,23 @@ class EvalConfig:
 class AdaptConfig:
     """What one policy is adapted to. The task need not be one of the environment's list."""
 
-    task: int | None = None
+    task: Natural | None = None
     """Task of the context data; without it its first."""
-    seed: int | None = None
+    seed: Natural | None = None
     """Seed of the run to adapt; without it its first."""
-    rounds: int = 1
+    rounds: Rounds = 1
     """Adaptation rounds; of MACAW each is `inner_steps` gradient steps."""
-    context_size: int = 256
+    context_size: Count = 256
+    """Number of transitions or trajectories."""
     context_unit: Literal["transitions", "trajectories"] = "transitions"
     """Transitions are drawn i.i.d. without replacement over the slice, trajectories whole."""
     context_slice: str = "all"
     """Part of the task's lifetime that the context comes from: all, end, last-500, ..."""
-    context_seed: int = 0
+    context_seed: Natural = 0
 
     def __post_init__(self) -> None:
-        if self.rounds < 0:
-            raise InputError(f"rounds must be 0 or more, not {self.rounds}")
+        check_ranges(self)
+        check_name("context_slice", self.context_slice)
 
     def evaluated(self, task: int) -> EvalConfig:
         """The evaluation whose last shot is the policy adapted to task `task`."""

@@ -28,6 +28,7 @@ from omrl.errors import InputError, NonFiniteError, Stopped
 from omrl.interrupt import Interrupt
 from omrl.logs import Averages, RunLog
 from omrl.progress import TrainProgress
+from omrl.ranges import INT32_MAX, Count, Natural, Size, check_ranges
 from omrl.runs import Run
 
 CHUNK_SECONDS = 1.5
@@ -41,24 +42,25 @@ Evaluate = Callable[[Any, int], Mapping[str, float]]
 class TrainConfig:
     """What decides a meta-training beside the algorithm and the data."""
 
-    seeds: int = 1
+    seeds: Size = 1
     """Number of seeds, trained in one program: first_seed, first_seed + 1, …"""
-    first_seed: int = 0
-    log_every: int = 100
+    first_seed: Natural = 0
+    log_every: Count = 100
     """Updates per row of log.jsonl."""
-    eval_every: int = 0
+    eval_every: Natural = 0
     """Updates between two evaluations; 0: only after the last update."""
-    checkpoint_every: int = 1000
+    checkpoint_every: Count = 1000
     """Updates between two checkpoints; the last update has one too."""
-    keep: int = 3
+    keep: Size = 3
     """Checkpoints that stay, the newest."""
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "log_every", "checkpoint_every", "keep"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}: {getattr(self, name)} is not 1 or more")
-        if self.eval_every < 0:
-            raise InputError(f"eval_every: {self.eval_every} is not 0 (never) or more")
+        check_ranges(self)
+        if self.first_seed > INT32_MAX - self.seeds + 1:
+            raise InputError(
+                f"first_seed: {self.first_seed} leaves no room for {self.seeds} seeds; use at most "
+                f"{INT32_MAX - self.seeds + 1}"
+            )
 
     @property
     def seed_numbers(self) -> Int[np.ndarray, " seed"]:

@@ -188,6 +188,7 @@ def test_the_paper_is_the_default():
     [
         ({"inner_steps": 3, "max_adapt_steps": 3, "split_inner_batch": True}, "split_inner_batch"),
         ({"inner_steps": 2}, "max_adapt_steps"),
+        ({"hidden": ()}, "hidden: no layer"),
         ({"inner_batch": BatchSpec("support", 8)}, "'inner' and 'outer'"),
     ],
 )

@@ -14,7 +14,6 @@ from omrl.algos.td3 import (
     policy,
     target_value,
 )
-from omrl.errors import InputError
 from omrl.nets.mlp import Dense, Mlp
 from omrl.types import Step
 
@@ -150,8 +149,3 @@ def test_a_time_limit_bootstraps_and_a_termination_does_not(getkey):
 
     values = jax.jit(jax.vmap(learned_value))(jnp.array([0.0, 1.0]))
     np.testing.assert_allclose(values, [5.0, 1.0], rtol=0.05)
-
-
-def test_a_delay_below_one_is_refused():
-    with pytest.raises(InputError, match="policy_delay is 0"):
-        Td3Config(policy_delay=0)

@@ -488,15 +488,15 @@ def test_a_diverged_agent_is_named(tmp_path, monkeypatch):
 
 
 def test_bad_configs():
-    with pytest.raises(InputError, match="steps is 0; it must be 1 or more"):
-        CollectConfig(steps=0)
-    with pytest.raises(InputError, match="name each only once"):
+    with pytest.raises(InputError, match=r"tasks: .* name a task twice"):
         CollectConfig(tasks=(1, 1))
     env = make("point-robot/oyster-v1")
     with pytest.raises(InputError, match=r"no task 100; .* has tasks 0 to 99"):
         dataclasses.replace(TINY, tasks=(100,)).indices(env)
     assert dataclasses.replace(TINY, tasks=()).indices(env) == tuple(range(100))
-    with pytest.raises(InputError, match="updates_per_step is 3; with policy_delay 2"):
+    with pytest.raises(
+        InputError, match=r"updates_per_step: 3 is not a multiple of agent\.policy_delay \(2\)"
+    ):
         dataclasses.replace(TINY, updates_per_step=3).make_agent(env.spec)
 
 

@@ -283,17 +283,13 @@ def test_a_further_batch_does_not_change_the_earlier_ones(dataset):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"size": 0}, "size and stride must be at least 1"),
-        ({"stride": 0}, "size and stride must be at least 1"),
-        ({"start": 0.5, "stop": 0.5}, "must have 0 <= start < stop <= 1"),
-        ({"stop": 1.5}, "must have 0 <= start < stop <= 1"),
-        ({"stride": 7}, "stride needs mode contiguous, not iid"),
-        ({"recency": -1.0}, "recency must be 0 or more"),
-        ({"recency": 1.0, "mode": "contiguous"}, "recency must be 0 or more, and needs mode iid"),
+        ({"start": 0.5, "stop": 0.5}, r"stop: 0.5 must be above start \(0.5\)"),
+        ({"stride": 7}, "stride: 7 needs mode contiguous, not iid"),
+        ({"recency": 1.0, "mode": "contiguous"}, "recency: 1.0 needs mode iid, not contiguous"),
     ],
 )
 def test_specs_that_contradict_themselves(fields, message):
-    with pytest.raises(InputError, match=f"batch 'outer': {message}"):
+    with pytest.raises(InputError, match=message):
         BatchSpec(**{"name": "outer", "size": 4} | fields)
 
 

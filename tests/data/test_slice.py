@@ -21,6 +21,7 @@ def test_names_parse_and_round_trip(name):
 
 def test_a_quantile_has_one_spelling():
     assert str(Slice.parse("return-.5-1")) == "return-0.5-1.0"
+    assert str(Slice.parse("return-0.00001-1.0")) == "return-0.00001-1.0"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,9 @@ def test_a_quantile_has_one_spelling():
         "return-0.9-0.1",
         "return-0-1.5",
         "return-nan-1",
+        "every-1000000000",
+        "first-" + 26 * "9",
+        "first-٣",
     ],
 )
 def test_other_names_are_refused(name):
@@ -77,7 +81,11 @@ def test_equal_returns_do_not_change_the_number_of_episodes():
 @pytest.mark.parametrize(
     ("name", "held", "message"),
     [
-        ("last-4", 3, "slice last-4: a task has only 3 episodes; ask for fewer"),
+        (
+            "last-4",
+            3,
+            "slice last-4: the task has 3 episodes; ask for last-3 or fewer, or for 'end'",
+        ),
         ("start", 2, "slice start: empty for a task of 2 episodes"),
         ("return-0.3-0.4", 2, "slice return-0.3-0.4: empty for a task of 2 episodes"),
     ],

@@ -298,6 +298,6 @@ def test_no_slice_is_cut_from_damaged_data(tmp_path, env, dataset, name):
 
 def test_a_slice_too_long_writes_nothing(tmp_path, env, dataset):
     view = dataset.view(Slice.parse("last-9"))
-    with pytest.raises(InputError, match="slice last-9: a task has only 4 episodes"):
+    with pytest.raises(InputError, match="slice last-9: the task has 4 episodes"):
         write_slice(view, tmp_path / "small", env, command="cut")
     assert not (tmp_path / "small.partial").exists()

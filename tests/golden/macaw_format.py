@@ -180,7 +180,7 @@ def read_config(file: GoldenFile, meta: Meta, changes: Mapping[str, Any]) -> Mac
         layer=LAYER_NAMES[type(layer)],  # pyright: ignore[reportArgumentType]
         hidden=tuple(layer.dense().bias.shape[0] for layer in meta.value.layers[:-1]),
         head_hidden=tuple(layer.dense().bias.shape[0] for layer in meta.policy.head[:-1]),
-        latent=layer.z.shape[0] if isinstance(layer, WeightTransform) else 0,
+        latent=layer.z.shape[0] if isinstance(layer, WeightTransform) else 1,
         offset=True,
         relu_action=RELU_ACTION,
         inner_lr_per="tensor",

@@ -7,6 +7,7 @@ from typing import Literal
 
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
+from omrl.ranges import Count, Fraction, Positive, Size, check_ranges
 
 INNER_BATCH = BatchSpec("inner", 256, "contiguous")
 OUTER_BATCH = BatchSpec("outer", 256, start=0.6, disjoint_from="inner")
@@ -19,11 +20,11 @@ class MacawConfig:
     # --- Networks ---
     layer: Literal["weight_transform", "bias_transform", "linear"] = "weight_transform"
     """What adapts: weights made from a latent, dense weights with an added bias, dense weights."""
-    hidden: tuple[int, ...] = (100, 100, 100)
+    hidden: tuple[Size, ...] = (100, 100, 100)
     """Widths of the hidden layers of value and policy."""
-    head_hidden: tuple[int, ...] = (32,)
+    head_hidden: tuple[Size, ...] = (32,)
     """Hidden widths of the advantage head."""
-    latent: int = 100
+    latent: Size = 100
     """Length of z in weight-transform layers."""
     offset: bool = False
     """Generated weights are z W + b; False: z W."""
@@ -35,9 +36,9 @@ class MacawConfig:
     """Divide returns by the training tasks' standard deviation of returns."""
 
     # --- Inner loop ---
-    inner_steps: int = 1
+    inner_steps: Size = 1
     """K, gradient steps of one adaptation."""
-    inner_lr: float = 1e-3
+    inner_lr: Positive = 1e-3
     """Initial eta and alpha, of every tensor."""
     learn_inner_lr: bool = True
     """Meta-learn the inner rates."""
@@ -47,7 +48,7 @@ class MacawConfig:
     """With K steps: give each one K-th of the batch; False: the whole batch each time."""
     advantage_head: bool = True
     """Eq. 3; False is MAML + AWR."""
-    adv_coef: float = 1e-2
+    adv_coef: Positive = 1e-2
     """lambda, the weight of the advantage regression."""
     learn_adv_coef: bool = False
     """Meta-learn lambda."""
@@ -55,15 +56,15 @@ class MacawConfig:
     """Treat inner gradients as constants in the meta-gradient."""
     inner_form: Literal["low_rank", "plain"] = "low_rank"
     """How weight-transform layers step; both give the same numbers, plain copies every kernel."""
-    max_adapt_steps: int = 1
+    max_adapt_steps: Size = 1
     """Gradient steps that an adapted task has room for at meta-test."""
 
     # --- Losses ---
-    sigma: float = 0.2
+    sigma: Positive = 0.2
     """Standard deviation of the policy's Gaussian."""
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     """T of the advantage weights."""
-    max_weight: float = 20.0
+    max_weight: Positive = 20.0
     """Upper clip of the advantage weights."""
     normalize_advantage: bool = True
     """Standardise advantages over the batch before weighting."""
@@ -75,19 +76,19 @@ class MacawConfig:
     """The same in the outer value target, with the target network."""
     bootstrap_inner_value: bool = False
     """The same in the inner value target."""
-    target_decay: float = 0.9
+    target_decay: Fraction = 0.9
     """After every inner step the target network keeps this share of itself."""
 
     # --- Outer loop ---
-    steps: int = 100_000
+    steps: Count = 100_000
     """Meta-steps."""
-    task_batch: int = 5
+    task_batch: Size = 5
     """Tasks per meta-step."""
-    value_lr: float = 1e-5
+    value_lr: Positive = 1e-5
     """Adam rate of the value network."""
-    policy_lr: float = 1e-4
+    policy_lr: Positive = 1e-4
     """Adam rate of the policy."""
-    lr_lr: float = 1e-3
+    lr_lr: Positive = 1e-3
     """Adam rate of the inner rates and of lambda."""
     lr_decay: bool = False
     """Let all Adam rates fall to zero over the run along a cosine."""
@@ -101,9 +102,9 @@ class MacawConfig:
     """D_ts: what the adapted networks are judged on."""
 
     def __post_init__(self) -> None:
-        for name in ("inner_steps", "steps", "task_batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}: {getattr(self, name)} is not 1 or more")
+        check_ranges(self)
+        if self.advantage_head and not self.hidden:
+            raise InputError("hidden: no layer, and the advantage head reads one; give a width")
         if (self.inner_batch.name, self.outer_batch.name) != ("inner", "outer"):
             raise InputError("the batches of macaw are named 'inner' and 'outer'")
         if self.split_inner_batch and self.inner_batch.size % self.inner_steps:
@@ -113,6 +114,6 @@ class MacawConfig:
             )
         if self.max_adapt_steps < self.inner_steps:
             raise InputError(
-                f"max_adapt_steps ({self.max_adapt_steps}) must be at least inner_steps "
+                f"max_adapt_steps: {self.max_adapt_steps} must be at least inner_steps "
                 f"({self.inner_steps})"
             )

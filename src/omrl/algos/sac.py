@@ -26,6 +26,7 @@ from omrl.nets.mlp import Mlp
 from omrl.ops.descent import Optimizer, descend
 from omrl.ops.gaussian import sample_squashed
 from omrl.ops.sac import bellman_target, polyak, soft_value, temperature_loss
+from omrl.ranges import Count, Finite, Fraction, Positive, Size, check_ranges
 from omrl.types import Key, Scalar, Step
 
 LOG_STD_RANGE = (-20.0, 2.0)
@@ -35,18 +36,21 @@ LOG_STD_RANGE = (-20.0, 2.0)
 class SacConfig:
     """Defaults: Table 1 of the paper. Symbols are those of the paper."""
 
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: tuple[Size, ...] = (256, 256)
     """Units of each hidden layer, actor and critics."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Transitions per update."""
-    discount: float = 0.99
+    discount: Fraction = 0.99
     """gamma."""
-    learning_rate: float = 3e-4
+    learning_rate: Positive = 3e-4
     """Of Adam, actor, critics and temperature."""
-    target_rate: float = 0.005
+    target_rate: Fraction = 0.005
     """tau."""
-    target_entropy: float | None = None
+    target_entropy: Finite | None = None
     """H in nats; None: minus the number of action dimensions."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 class SacState(NamedTuple):

@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from omrl.errors import InputError
 from omrl.nets.critics import action_values, init_critics
 from omrl.nets.mlp import Mlp
 from omrl.ops.descent import Optimizer, descend
 from omrl.ops.sac import bellman_target, polyak
+from omrl.ranges import Count, Fraction, NonNegative, Positive, Size, check_ranges
 from omrl.types import Key, Scalar, Step
 
 
@@ -31,28 +31,27 @@ from omrl.types import Key, Scalar, Step
 class Td3Config:
     """Symbols are those of the paper."""
 
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: tuple[Size, ...] = (256, 256)
     """Units of each hidden layer, actor and critics."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Transitions per update."""
-    discount: float = 0.99
+    discount: Fraction = 0.99
     """gamma."""
-    learning_rate: float = 3e-4
+    learning_rate: Positive = 3e-4
     """Of Adam, actor and critics."""
-    target_rate: float = 0.005
+    target_rate: Fraction = 0.005
     """tau, applied at every actor update."""
-    policy_delay: int = 2
+    policy_delay: Size = 2
     """d: critic updates per update of the actor and the targets."""
-    target_noise: float = 0.2
+    target_noise: NonNegative = 0.2
     """Standard deviation of the noise on the target action (actions are in [-1, 1])."""
-    target_noise_clip: float = 0.5
+    target_noise_clip: NonNegative = 0.5
     """c."""
-    exploration_noise: float = 0.1
+    exploration_noise: NonNegative = 0.1
     """Standard deviation of the Gaussian noise on actions while collecting."""
 
     def __post_init__(self) -> None:
-        if self.policy_delay < 1:
-            raise InputError(f"policy_delay is {self.policy_delay}; it must be 1 or more")
+        check_ranges(self)
 
 
 class Networks(NamedTuple):

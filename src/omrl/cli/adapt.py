@@ -11,6 +11,7 @@ import tyro
 
 from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.protocol import AdaptConfig
+from omrl.ranges import Natural
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class AdaptOptions:
     out: Path
     """File of the policy; .safetensors is added if absent, and a .json written beside it."""
     config: Annotated[AdaptConfig, tyro.conf.arg(name="")] = field(default_factory=AdaptConfig)
-    step: int | None = None
+    step: Natural | None = None
     """Checkpoint to adapt; without it the last."""
     overwrite: bool = False
     """Replace an existing policy."""

@@ -11,17 +11,20 @@ import tyro
 
 from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.errors import InputError, nearest
+from omrl.ranges import Range, Size
+
+Seconds = Annotated[float, Range(0.001, 3600)]
 
 
 @dataclass(frozen=True)
 class MacawOptions:
     """Measure the speed of meta-training."""
 
-    seeds: int = 1
+    seeds: Size = 1
     """Trained in one program."""
-    seconds: float = 2.0
+    seconds: Seconds = 2.0
     """Length of one repeat."""
-    repeats: int = 5
+    repeats: Size = 5
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
     json: bool = False
     """Print one JSON object."""
@@ -33,9 +36,9 @@ class EnvsOptions:
 
     families: tuple[str, ...] = ()
     """All without any."""
-    sizes: tuple[int, ...] = (64, 256, 1024)
+    sizes: tuple[Size, ...] = (64, 256, 1024)
     """Environments in a batch."""
-    seconds: float = 0.5
+    seconds: Seconds = 0.5
     """Length of one of the five rounds, of each of the three batches compared."""
     json: bool = False
     """Print one JSON object per family and size, in a list."""
@@ -63,8 +66,8 @@ def envs(options: EnvsOptions) -> None:
     unknown = sorted(set(options.families) - set(MATCHING))
     if unknown:
         raise InputError(f"unknown family {unknown[0]!r}; {nearest(unknown[0], MATCHING)}")
-    if min(options.sizes, default=0) < 1 or options.seconds <= 0:
-        raise InputError("sizes and seconds must be positive")
+    if not options.sizes:
+        raise InputError("sizes: none; give at least one")
     rows = bench_envs(options.families or tuple(MATCHING), options.sizes, seconds=options.seconds)
     if options.json:
         ratios = ("over_sync", "outside_mujoco")

@@ -20,6 +20,7 @@ from omrl.data.store import check_mdp, open_dataset, write_slice
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError, nearest
+from omrl.ranges import Count
 
 _COMMANDS = ("info", "validate", "slice")
 
@@ -54,7 +55,7 @@ class SliceOptions:
     """Folder of the new dataset."""
     slice: str = "all"
     """all, start, middle, end, first-N, middle-N, last-N, every-K or return-LOW-HIGH."""
-    every: int = 1
+    every: Count = 1
     """Of the slice, keep episodes 0, K, 2K, ...: evenly over each lifetime."""
     dtype: Literal["float32", "float16"] | None = None
     """Of the floating-point columns; without it they keep theirs."""

@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from omrl.cli.options import DeviceOptions, parse, print_json
+from omrl.ranges import Count, Size
 
 
 @dataclass(frozen=True)
@@ -19,9 +20,9 @@ class DemoOptions:
 
     out: Path = Path("runs/demo")
     """Run folder with the report; one of an earlier demo is replaced."""
-    steps: int | None = None
+    steps: Count | None = None
     """Meta-steps from scratch; without it `omrl.demo.DEMO_CONFIG` decides."""
-    episodes: int = 10
+    episodes: Size = 10
     """Simulated per task, before and after adaptation."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
     json: bool = False

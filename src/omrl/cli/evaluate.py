@@ -13,6 +13,7 @@ from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.config import json_hash, to_json
 from omrl.errors import InputError
 from omrl.protocol import EvalConfig
+from omrl.ranges import Natural
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class EvaluateOptions:
     config: Annotated[EvalConfig, tyro.conf.arg(name="")]
     data: Path | None = None
     """Dataset of the contexts, or bundled:NAME; without it the one the run was trained on."""
-    step: int | None = None
+    step: Natural | None = None
     """Checkpoint to evaluate; without it the last, which is the one that counts."""
     out: Path | None = None
     """File of the raw returns; without it one in RUN/eval, named by what was evaluated. Those of a

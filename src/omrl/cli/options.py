@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from omrl.errors import InputError
+from omrl.errors import InputError, at
+from omrl.ranges import Count, Natural, check_ranges
 
 Options = TypeVar("Options")
 
@@ -40,6 +41,7 @@ def parse(kind: type[Options], command: str, arguments: Sequence[str], **default
             raise
         raise InputError(_one_line(box.getvalue(), command)) from None
     _check_paths(options, arguments)
+    check_ranges(options)
     return options
 
 
@@ -71,6 +73,14 @@ def _one_line(box: str, command: str) -> str:
     text = "\n".join(line.strip("│╭╮╰╯ ") for line in box.splitlines()[1:])
     sections = [part for part in re.split(r"^[─-]+$", text, flags=re.MULTILINE) if part.strip()]
     message = " ".join(sections[0].split()) if sections else "wrong options"
+    if refused := re.fullmatch(
+        r"Error parsing (?P<option>--)?(?P<path>[\w.-]+): (?P<why>.*)", message
+    ):
+        if refused["option"] is None:
+            # A config within the options, `config.algo.inner-batch`, refused one of its fields.
+            path = refused["path"].partition(".")[2].replace("-", "_")
+            return at(path, refused["why"])
+        message = f"--{refused['path']}: {refused['why']}"
     suggestions = [part for part in sections[1:] if "meant" in part]
     names = re.findall(r"--[\w.-]+", " ".join(suggestions))
     hint = f"; did you mean {' or '.join(names)}?" if names else ""
@@ -88,12 +98,18 @@ class DeviceOptions:
 
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """auto takes a GPU if JAX finds one."""
-    devices: int | None = None
+    devices: Count | None = None
     """How many of them, for equal shares of the seeds. Without it one; on several hosts all."""
     coordinator: str = ""
     """HOST:PORT of process 0, for one run on several hosts."""
-    num_processes: int = 1
-    process_id: int = 0
+    num_processes: Count = 1
+    """Of that run, all started with the same options but for their `process_id`."""
+    process_id: Natural = 0
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if not self.coordinator and (self.num_processes, self.process_id) != (1, 0):
+            raise InputError("num_processes, process_id: need --coordinator HOST:PORT")
 
     def resolve(self) -> list[Any]:
         """The JAX devices; joins the other processes first if there are any."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,10 @@ from jaxtyping import Array, Int, Int32
 
 from omrl.data.device import DeviceData
 from omrl.errors import InputError
+from omrl.ranges import Count, Fraction, Range, check_ranges
 from omrl.types import Batch, Key
 
-Count = int | Int[Array, ""]
+AnyInt = int | Int[Array, ""]
 
 
 @dataclass(frozen=True)
@@ -27,29 +28,28 @@ class BatchSpec:
     """How the rows of one batch are drawn from one task's lifetime."""
 
     name: str
-    size: int
+    size: Count
     mode: Literal["contiguous", "iid", "without_replacement"] = "iid"
     """`contiguous`: `size` rows at a distance of `stride` from a random start; `iid`: with
     replacement."""
-    start: float = 0.0
+    start: Fraction = 0.0
     """Rows before this fraction of the lifetime are never drawn."""
-    stop: float = 1.0
+    stop: Fraction = 1.0
     """Rows from this fraction of the lifetime on are never drawn."""
-    stride: int = 1
-    recency: float = 0.0
+    stride: Count = 1
+    recency: Annotated[float, Range(0, 100)] = 0.0
     """Density over the slice is proportional to position^recency: 0 uniform, 1 linear (iid)."""
     disjoint_from: str = ""
     """Name of an earlier contiguous batch of the same update whose span of rows is left out."""
 
     def __post_init__(self) -> None:
-        if self.size < 1 or self.stride < 1:
-            raise InputError(f"batch {self.name!r}: size and stride must be at least 1")
-        if not 0 <= self.start < self.stop <= 1:
-            raise InputError(f"batch {self.name!r}: must have 0 <= start < stop <= 1")
+        check_ranges(self)
+        if self.start >= self.stop:
+            raise InputError(f"stop: {self.stop} must be above start ({self.start})")
         if self.stride > 1 and self.mode != "contiguous":
-            raise InputError(f"batch {self.name!r}: stride needs mode contiguous, not {self.mode}")
-        if self.recency < 0 or (self.recency and self.mode != "iid"):
-            raise InputError(f"batch {self.name!r}: recency must be 0 or more, and needs mode iid")
+            raise InputError(f"stride: {self.stride} needs mode contiguous, not {self.mode}")
+        if self.recency and self.mode != "iid":
+            raise InputError(f"recency: {self.recency} needs mode iid, not {self.mode}")
 
     @property
     def span(self) -> int:
@@ -58,7 +58,7 @@ class BatchSpec:
 
 
 def sample_rows(
-    spec: BatchSpec, num_rows: Count, key: Key, excluded: tuple[Count, Count] | None = None
+    spec: BatchSpec, num_rows: AnyInt, key: Key, excluded: tuple[AnyInt, AnyInt] | None = None
 ) -> Int32[Array, "{spec.size}"]:
     """Rows of a task of `num_rows` transitions; none from `excluded[0]` to `excluded[1]`.
 
@@ -89,7 +89,7 @@ def sample_rows(
     return jnp.where(row < gap, row, row + (gap_stop - gap))
 
 
-def gather(data: DeviceData, task: Count, rows: Int32[Array, "*b"]) -> Batch:
+def gather(data: DeviceData, task: AnyInt, rows: Int32[Array, "*b"]) -> Batch:
     """The transitions of `rows` of one task."""
     obs_row = data.obs_index[task, rows]
     return Batch(
@@ -105,7 +105,7 @@ def gather(data: DeviceData, task: Count, rows: Int32[Array, "*b"]) -> Batch:
 
 
 def sample_batches(
-    data: DeviceData, specs: tuple[BatchSpec, ...], task: Count, key: Key
+    data: DeviceData, specs: tuple[BatchSpec, ...], task: AnyInt, key: Key
 ) -> dict[str, Batch]:
     """One batch per spec, by name, all of the same task."""
     check_specs(specs)
@@ -183,7 +183,7 @@ def _host_bounds(spec: BatchSpec, num_rows: int) -> tuple[int, int]:
 # --- Parts ---
 
 
-def _bounds(spec: BatchSpec, num_rows: Count) -> tuple[Array, Array]:
+def _bounds(spec: BatchSpec, num_rows: AnyInt) -> tuple[Array, Array]:
     """First row of the slice of `spec` and the row behind its last."""
 
     def boundary(fraction: float) -> Array:

@@ -24,8 +24,8 @@ from omrl.errors import InputError
 
 GRAMMAR = "all, start, middle, end, first-N, middle-N, last-N, every-K or return-LOW-HIGH"
 _THIRDS = ("start", "middle", "end")
-_COUNTED = re.compile(r"(first|middle|last|every)-([1-9]\d*)")
-_QUANTILE = re.compile(r"return-(\d*\.?\d+)-(\d*\.?\d+)")
+_COUNTED = re.compile(r"(first|middle|last|every)-([1-9][0-9]{0,8})")
+_QUANTILE = re.compile(r"return-([0-9]*\.?[0-9]+)-([0-9]*\.?[0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,10 @@ class Slice:
             low, high = float(match[1]), float(match[2])
             if 0 <= low < high <= 1:
                 return cls("return", 0, (low, high))
-        raise InputError(f"no slice {name!r}; a slice is {GRAMMAR} (0 <= LOW < HIGH <= 1)")
+        raise InputError(
+            f"no slice {name!r}; a slice is {GRAMMAR} (N and K from 1 to 999999999, "
+            "0 <= LOW < HIGH <= 1)"
+        )
 
     def __str__(self) -> str:
         if self.kind == "all":
@@ -58,7 +61,8 @@ class Slice:
         if self.kind == "third":
             return _THIRDS[self.count]
         if self.kind == "return":
-            return "return-{}-{}".format(*self.quantiles)
+            low, high = (np.format_float_positional(q, trim="0") for q in self.quantiles)
+            return f"return-{low}-{high}"
         return f"{self.kind}-{self.count}"
 
     def episodes(self, returns: Float64[np.ndarray, " episodes"]) -> Int64[np.ndarray, " selected"]:
@@ -68,7 +72,11 @@ class Slice:
         """
         held = len(returns)
         if self.kind in ("first", "middle", "last") and self.count > held:
-            raise InputError(f"slice {self}: a task has only {held} episodes; ask for fewer")
+            third = {"first": "start", "middle": "middle", "last": "end"}[self.kind]
+            raise InputError(
+                f"slice {self}: the task has {held} episodes; ask for {self.kind}-{held} or fewer, "
+                f"or for {third!r}, its {self.kind} third"
+            )
         if self.kind == "every":
             return np.arange(0, held, self.count)
         if self.kind == "return":
@@ -96,6 +104,15 @@ class Slice:
 
 
 ALL = Slice()
+
+
+def check_name(field: str, name: str) -> None:
+    """`InputError` that begins with `field`, which a config has for it, unless a slice is so
+    called."""
+    try:
+        Slice.parse(name)
+    except InputError as error:
+        raise InputError(f"{field}: {error}") from None
 
 
 def macaw_buffer_rows(

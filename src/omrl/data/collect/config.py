@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from omrl.algos.sac import Sac, SacConfig
 from omrl.algos.td3 import Td3, Td3Config
 from omrl.config import to_json
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
+from omrl.ranges import Count, Natural, Range, Size, check_ranges
 
 
 @dataclass(frozen=True)
@@ -23,33 +24,28 @@ class CollectConfig:
     """Environment id."""
     agent: Td3Config | SacConfig = field(default_factory=Td3Config)
     """Learner of every task (MACAW, appendix D.2: TD3 for Cheetah-Velocity, SAC for the others)."""
-    tasks: tuple[int, ...] = ()
+    tasks: tuple[Natural, ...] = ()
     """Indices of the tasks to collect; none: all. What else is collected does not change a task."""
-    steps: int = 500_000
+    steps: Count = 500_000
     """Transitions per task at least: lifetimes end with the round in which they reach it."""
-    envs: int = 32
+    envs: Size = 32
     """Environments per task, stepped together."""
-    updates_per_step: int = 8
+    updates_per_step: Size = 8
     """Batches that every agent learns from per step of all its environments."""
-    warmup_rounds: int = 2
+    warmup_rounds: Count = 2
     """Rounds of uniformly random actions, without learning, at the start of every lifetime."""
-    seed: int = 0
-    checkpoint_every: int = 10
+    seed: Natural = 0
+    checkpoint_every: Count = 10
     """Rounds after which everything so far survives a kill."""
-    group_size: int = 0
+    group_size: Natural = 0
     """Tasks collected side by side; 0: as many as fit into the device's memory."""
-    threads: int = 0
+    threads: Annotated[int, Range(0, 1024)] = 0
     """Physics threads; 0: one per core. They do not change the data."""
 
     def __post_init__(self) -> None:
-        lowest = {"steps": 1, "envs": 1, "updates_per_step": 1, "warmup_rounds": 1, "seed": 0,
-                  "checkpoint_every": 1, "group_size": 0, "threads": 0}  # fmt: skip
-        for name, low in lowest.items():
-            value = getattr(self, name)
-            if not low <= value < 2**31:
-                raise InputError(f"{name} is {value}; it must be {low} or more, below 2^31")
+        check_ranges(self)
         if len(set(self.tasks)) != len(self.tasks):
-            raise InputError(f"tasks are {self.tasks}; name each only once")
+            raise InputError(f"tasks: {self.tasks} name a task twice")
 
     def indices(self, env: TaskEnv) -> tuple[int, ...]:
         """The tasks to collect, in ascending order."""
@@ -66,8 +62,8 @@ class CollectConfig:
         agent = kind(self.agent, spec.obs_dim, spec.act_dim)  # pyright: ignore[reportArgumentType]
         if self.updates_per_step % agent.batches_per_update:
             raise InputError(
-                f"updates_per_step is {self.updates_per_step}; with policy_delay "
-                f"{agent.batches_per_update} it must be a multiple of that"
+                f"updates_per_step: {self.updates_per_step} is not a multiple of "
+                f"agent.policy_delay ({agent.batches_per_update})"
             )
         return agent
 
