@@ -96,11 +96,14 @@ def test_validate_refuses_another_mdp(dataset, other_env, monkeypatch):
 def test_slice_writes_a_smaller_dataset(dataset, tmp_path, capsys):
     out = tmp_path / "small"
     options = ["--slice", "last-4", "--every", "2", "--dtype", "float16", "--json"]
-    main(["slice", str(dataset.path), str(out), *options], "omrl data slice the rest")
+    main(["slice", str(dataset.path), str(out), *options], "omrl data slice …")
     assert json.loads(capsys.readouterr().out)["episodes"] == 6
     small = open_dataset(out)
-    assert small.manifest.command == "omrl data slice the rest"
+    assert small.manifest.command == "omrl data slice --slice last-4 --every 2 --dtype float16"
     np.testing.assert_array_equal(small.task(1).lengths, [5, 5])
+    reordered = [*options[2:-1], "--slice", "last-4"]
+    main(["slice", str(dataset.path), str(tmp_path / "again"), *reordered], "another text")
+    assert open_dataset(tmp_path / "again").hash == small.hash
     with pytest.raises(InputError, match="exists; give another folder"):
         main(["slice", str(dataset.path), str(out)], "")
     main(["slice", str(dataset.path), str(out), "--overwrite"], "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ import tyro
 
 from omrl.algos.sac import SacConfig
 from omrl.algos.td3 import Td3Config
-from omrl.cli.options import parse, print_json
-from omrl.data.collect.config import CollectConfig
+from omrl.cli.options import as_options, parse, print_json
+from omrl.config import to_json
+from omrl.data.collect.config import IRRELEVANT, CollectConfig
 from omrl.data.collect.run import collect
 from omrl.envs import registry
+from omrl.errors import InputError
 from omrl.runs import resolve_devices
 
 __all__ = ["CollectConfig", "describe", "run"]
@@ -44,18 +47,40 @@ def main(arguments: Sequence[str], command: str) -> None:
     if arguments and not arguments[0].startswith("-"):
         env_id = arguments.pop(0)
     registry.make(env_id)
-    agent = Td3Config() if env_id.startswith("cheetah-vel/") else SacConfig()
-    config = CollectConfig(env=env_id, agent=agent)
+    config = default_config(env_id)
     options = parse(CollectOptions, "collect ENV", arguments, config=config)
-    # The manifest's command is the one that makes this data from nothing.
-    command = command.replace(" --resume", "")
+    if options.config.env != env_id:
+        raise InputError(f"env: its learner depends on it; say omrl collect {options.config.env} …")
     summary = run(
-        options.config, options.out, command=command, resume=options.resume, device=options.device
+        options.config,
+        options.out,
+        command=canonical_command(options.config),
+        resume=options.resume,
+        device=options.device,
     )
     if options.json:
         print_json(summary)
     else:
         print(describe(summary))
+
+
+def default_config(env_id: str) -> CollectConfig:
+    """What `omrl collect ENV` does without further options."""
+    agent = Td3Config() if env_id.startswith("cheetah-vel/") else SacConfig()
+    return CollectConfig(env=env_id, agent=agent)
+
+
+def canonical_command(config: CollectConfig) -> str:
+    """The command that makes this data, in its one spelling.
+
+    It is part of the dataset's hash and what a resumed collection is compared by, so it holds what
+    decides the data and no more: neither folder nor device, nor in which order options were given.
+    """
+    values, defaults = to_json(config), to_json(default_config(config.env))
+    for name in IRRELEVANT:
+        del values[name]
+    values["tasks"].sort()
+    return shlex.join(["omrl", "collect", config.env, *as_options(values, defaults)])
 
 
 def run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from tyro.conf import Positional
 
 from omrl import bundled
-from omrl.cli.options import parse
+from omrl.cli.options import as_options, parse
 from omrl.data import manifest as manifests
 from omrl.data import validate as validation
 from omrl.data.manifest import Manifest
@@ -84,16 +85,20 @@ def validate(options: ValidateOptions) -> None:
         validation.record(path, manifest, report)
 
 
-def slice_dataset(options: SliceOptions, command: str) -> None:
-    """Write the slice, with `command` in its manifest, and print what it holds."""
-    source = open_dataset(options.source).view(Slice.parse(options.slice))
+def slice_dataset(options: SliceOptions) -> None:
+    """Write the slice and print what it holds."""
+    selection = Slice.parse(options.slice)
+    source = open_dataset(options.source).view(selection)
+    # In one spelling, since it is part of the dataset's hash; the source is on record by its own.
+    values = {"slice": str(selection), "every": options.every, "dtype": options.dtype}
+    chosen = as_options(values, {"slice": "all", "every": 1, "dtype": None})
     result = write_slice(
         source,
         options.out,
         registry.make(source.env_id),
         every=options.every,
         dtype=options.dtype,
-        command=command,
+        command=shlex.join(["omrl", "data", "slice", *chosen]),
         overwrite=options.overwrite,
     )
     _print_manifest(result.path, result.manifest, options.json)
@@ -111,7 +116,7 @@ def main(arguments: Sequence[str], command: str) -> None:
     elif name == "validate":
         validate(parse(ValidateOptions, "data validate", rest))
     elif name == "slice":
-        slice_dataset(parse(SliceOptions, "data slice", rest), command)
+        slice_dataset(parse(SliceOptions, "data slice", rest))
     else:
         raise InputError(f"no command data {name!r}; {nearest(name, _COMMANDS)}")
 

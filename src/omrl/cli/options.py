@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from omrl.config import Json
 from omrl.errors import InputError, at
 from omrl.ranges import Count, Natural, check_ranges
 
@@ -54,6 +55,21 @@ def _check_paths(options: Any, arguments: Sequence[str]) -> None:
         is_blank = positional or f"--{option.name}" in blank
         if is_blank and getattr(options, option.name) == Path():
             raise InputError(f"{option.name}: an empty path; name a file or folder")
+
+
+def as_options(values: Json, defaults: Json, prefix: str = "") -> list[str]:
+    """The options that make `values` of the config `defaults`, both as JSON objects of a config.
+
+    So that a command has one spelling, whatever was typed.
+    """
+    options = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            options += as_options(value, defaults[name], f"{prefix}{name}.")
+        elif value != defaults[name]:
+            items = value if isinstance(value, list) else [value]
+            options += [f"--{prefix}{name}".replace("_", "-"), *map(str, items)]
+    return options
 
 
 def _with_defaults(kind: type[Options], defaults: dict[str, Any]) -> type[Options]:

@@ -12,6 +12,9 @@ from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
 from omrl.ranges import Count, Natural, Range, Size, check_ranges
 
+IRRELEVANT = ("checkpoint_every", "group_size", "threads")
+"""Fields that do not change the data."""
+
 
 @dataclass(frozen=True)
 class CollectConfig:
@@ -71,7 +74,7 @@ class CollectConfig:
         """All that decides a task's data, as JSON: the behaviour's description, and what a resumed
         collection is compared with."""
         values = to_json(self)
-        for name in ("tasks", "checkpoint_every", "group_size", "threads"):
+        for name in ("tasks", *IRRELEVANT):
             del values[name]
         algorithm = "td3" if isinstance(self.agent, Td3Config) else "sac"
         return values | {"agent": {"algorithm": algorithm} | values["agent"]}
