@@ -23,16 +23,32 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns the exit code: 0 only on success, 2 for wrong usage or input."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    """Runs one command and returns the exit code: 0 only on success, 2 for wrong usage or input.
+
+    Without `arguments` those of the process, which is taken to exit next.
+    """
+    from omrl.interrupt import MESSAGE, EndOnSignal
+
+    code, message = 0, ""
+    with EndOnSignal(own_process=arguments is None) as signals:
+        code, message = _run(list(sys.argv[1:] if arguments is None else arguments))
+    if signals.signum:
+        code, message = 128 + signals.signum, MESSAGE
+    if message:
+        print(f"omrl: error: {message}", file=sys.stderr)
+    return code
+
+
+def _run(arguments: list[str]) -> tuple[int, str]:
+    """Runs one command; its exit code, and in one line what went wrong."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())
-        return 0 if arguments else 2
+        return (0 if arguments else 2), ""
     if arguments[0] == "--version":
         from omrl import __version__
 
         print(__version__)
-        return 0
+        return 0, ""
     from omrl.config import UNSTORABLE
     from omrl.errors import (
         InputError,
@@ -52,31 +68,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = importlib.import_module(f"omrl.cli.{name}")
         command.main(rest, shlex.join(["omrl", *arguments]))
     except InputError as error:
-        return _fail(str(error), 2)
+        return 2, str(error)
     except NonFiniteError as error:
-        return _fail(str(error), 1)
+        return 1, str(error)
     except Stopped as stopped:
-        return _fail(str(stopped), stopped.code)
+        return stopped.code, str(stopped)
     except BrokenPipeError:
-        return 141  # As a program that SIGPIPE ends; the reader closed our output.
+        return 141, ""  # As a program that SIGPIPE ends; the reader closed our output.
     except OSError as error:
-        return _fail(system_error(error), 2)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        return 2, system_error(error)
     except Exception as error:
         line = out_of_memory(error)
         if line is None:
             raise
-        return _fail(line, 1)
-    return 0
+        return 1, line
+    return 0, ""
 
 
 def _usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
     return "\n".join(["usage: omrl COMMAND [options]; omrl COMMAND --help tells more", "", *lines])
-
-
-def _fail(message: str, code: int) -> int:
-    print(f"omrl: error: {message}", file=sys.stderr)
-    return code
