@@ -7,14 +7,18 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tiny_cheetah
+from omrl import metatrain
 from omrl.cli import COMMANDS, main
+from omrl.cli import train as train_command
 from omrl.envs import registry
+from omrl.errors import InputError
 from omrl.presets import PRESETS
 from omrl.results import EvalResult
 
@@ -106,6 +110,66 @@ def test_envs(capsys):
     assert one["splits"]["test"] == [2, 7, 15, 23, 26]
     assert one["tasks"][7] == [pytest.approx(0.6)]
     assert "point-robot/oyster-v1" in run(capsys, "envs")
+
+
+# --- Presets as files, and what help says ---
+
+
+def test_train_help_tells_the_three_ways_and_lists_the_presets(capsys):
+    text = run(capsys, "train", "--help")
+    for part in ("train PRESET", "--from CONFIG.json", "--resume RUN", "--algo.steps", *PRESETS):
+        assert part in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_printed_preset_is_a_file_of_settings(capsys, monkeypatch, tmp_path, name):
+    """Edited in the file or by an option, with a blank or "=" before its name."""
+    started = []
+    monkeypatch.setattr(train_command, "_start", lambda options, _: started.append(options.config))
+    path = tmp_path / "my.json"
+    path.write_text(run(capsys, "presets", name))
+    rest = ["--data", "d", "--out", "r", "--algo.steps", "7"]
+    run(capsys, "train", "--from", path, *rest)
+    run(capsys, "train", f"--from={path}", *rest)
+    run(capsys, "train", name, *rest)
+    config = PRESETS[name].config
+    assert started == [replace(config, algo=replace(config.algo, steps=7))] * 3
+
+
+def test_ways_of_starting_that_are_none(capsys, tmp_path):
+    assert "--from needs a file: omrl train PRESET" in fail(capsys, "train", "--from")
+    error = fail(capsys, "train", "--data", "d", "macaw-cheetah-vel")
+    assert "--data: name a preset before all options" in error
+    assert f"{tmp_path}: not a run folder" in fail(capsys, "train", f"--resume={tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("options", "traces"),
+    [([], ("x_velocity",)), (["--traces"], ()), (["--traces", "control_cost"], ("control_cost",))],
+)
+def test_traces_are_those_of_the_run_unless_others_or_none_are_named(
+    capsys, monkeypatch, cheetah_run, options, traces
+):
+    def evaluate(trained, data, config):
+        assert config.traces == traces
+        raise InputError("as expected")
+
+    monkeypatch.setattr(metatrain, "evaluate_trained", evaluate)
+    assert "as expected" in fail(capsys, "evaluate", cheetah_run, *CPU, *options)
+
+
+@pytest.mark.slow
+def test_the_point_robot_preset_trains_on_what_is_collected_for_it(capsys, tmp_path):
+    data, folder = tmp_path / "data", tmp_path / "run"
+    agents = ["--steps", "160", "--envs", "4", "--agent.hidden", "8", "--agent.batch-size", "16"]
+    collect = ["collect", "point-robot/oyster-v1", "--out", data, *agents, *CPU]
+    assert "100 tasks" in run(capsys, *collect, "--updates-per-step", "1")
+    options = ["--data", data, "--out", folder, *tiny_cheetah.OPTIONS, *CPU, "--quiet", "--json"]
+    trained = json.loads(run(capsys, "train", "macaw-point-robot", *options))
+    assert trained["provenance"]["env_id"] == "point-robot/oyster-v1"
+    assert len(trained["tasks"]) == 20
+    assert trained["provenance"]["step"] == 3
 
 
 # --- Train, evaluate, adapt, report ---

@@ -120,6 +120,10 @@ PRESETS: dict[str, Preset] = {
         ),
         source="ours: the settings of macaw-cheetah-vel, which were not tuned on this problem",
     ),
+    "macaw-point-robot": Preset(
+        RunConfig(env="point-robot/oyster-v1", algo=replace(_TUNED, steps=20_000)),
+        source="ours: macaw-cheetah-vel with fewer steps, not tuned on this problem",
+    ),
 }
 
 

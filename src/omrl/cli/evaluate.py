@@ -15,10 +15,13 @@ from omrl.errors import InputError
 from omrl.protocol import EvalConfig
 from omrl.ranges import Natural
 
+OWN_TRACES = ("own",)
+
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """Adapt a run to test tasks and measure its returns. Defaults are those of the presets."""
+    """Adapt a run to test tasks and measure its returns. Defaults are those of the presets, but for
+    `--traces own`, which records what the run itself did; `--traces` without a name: nothing."""
 
     run: tyro.conf.Positional[Path]
     """Folder of the run, or bundled:NAME."""
@@ -38,7 +41,7 @@ class EvaluateOptions:
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    options = parse(EvaluateOptions, "evaluate", arguments, config=EvalConfig())
+    options = parse(EvaluateOptions, "evaluate", arguments, config=EvalConfig(traces=OWN_TRACES))
     config = options.config
     if options.out is not None and options.out.exists() and not options.overwrite:
         raise InputError(f"{options.out}: exists; choose another file, or replace it: --overwrite")
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str], command: str) -> None:
     trained = metatrain.load_trained(
         options.run, options.compute.resolve(), step=options.step, shots=config.shots
     )
-    if not config.traces:
+    if config.traces == OWN_TRACES:
         config = replace(config, traces=trained.record.run.eval.traces)
     result = metatrain.evaluate_trained(trained, options.data, config)
     out = options.out

@@ -14,7 +14,8 @@ from omrl.presets import PRESETS, Preset, preset
 
 @dataclass(frozen=True)
 class PresetsOptions:
-    """List the presets, or print one completely."""
+    """List the presets, or print one completely: `omrl presets NAME > my.json` makes a file of
+    settings to edit, which `omrl train --from my.json` takes."""
 
     name: tyro.conf.Positional[str | None] = None
     """Preset to print."""
@@ -39,5 +40,5 @@ def _describe(each: Preset) -> dict[str, object]:
     return {
         "source": each.source,
         "deviates": each.deviates,
-        "config": to_json(each.config),
+        "run": to_json(each.config),
     }

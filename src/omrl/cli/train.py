@@ -13,9 +13,26 @@ import tyro
 from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.config import from_json, read_json
 from omrl.errors import InputError
-from omrl.presets import RunConfig, preset
+from omrl.presets import PRESETS, RunConfig, preset
 
 USAGE = "omrl train PRESET | --from CONFIG.json | --resume RUN"
+HELP = """\
+usage: omrl train PRESET --data DATASET --out RUN [OPTIONS]
+       omrl train --from CONFIG.json --data DATASET --out RUN [OPTIONS]
+       omrl train --resume RUN [OPTIONS]
+
+Meta-train on a dataset (a folder, or bundled:NAME) into the new folder RUN.
+
+PRESET is a set of settings that has a name:
+{presets}
+`omrl presets` tells where their numbers are from. Every setting is an option as well, as in
+--algo.steps 1000 --train.seeds 4; `omrl train PRESET --help` lists them all with their values.
+
+--from CONFIG.json  settings from a file: what `omrl presets NAME` prints, edited or not, or the
+                    config.json of a run
+--resume RUN        go on with a run where it stopped, with its own settings; the further options
+                    are listed by `omrl train --resume RUN --help`
+"""
 
 
 @dataclass(frozen=True)
@@ -51,21 +68,31 @@ class ResumeOptions:
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    if "--resume" in arguments:
+    if any(argument.partition("=")[0] == "--resume" for argument in arguments):
         _resume(parse(ResumeOptions, "train", arguments), command)
         return
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(f"usage: {USAGE} …; omrl presets lists presets, omrl train PRESET --help options")
+        print(_help())
         if not arguments:
             raise InputError(f"name a preset: {USAGE}")
         return
-    if arguments[0] == "--from":
-        if len(arguments) < 2:
+    first, *rest = arguments
+    option, equals, value = first.partition("=")
+    if option == "--from":
+        if not (equals or rest):
             raise InputError(f"--from needs a file: {USAGE}")
-        config, rest = _read_config(Path(arguments[1])), arguments[2:]
+        config = _read_config(Path(value if equals else rest.pop(0)))
+    elif option.startswith("-"):
+        raise InputError(f"{option}: name a preset before all options: {USAGE}")
     else:
-        config, rest = preset(arguments[0]).config, arguments[1:]
+        config = preset(first).config
     _start(parse(TrainOptions, "train PRESET", rest, config=config), command)
+
+
+def _help() -> str:
+    width = max(map(len, PRESETS))
+    lines = [f"  {name:<{width}}  for {each.config.env}" for name, each in PRESETS.items()]
+    return HELP.format(presets="\n".join(lines)).rstrip()
 
 
 def _start(options: TrainOptions, command: str) -> None:
