@@ -16,6 +16,7 @@ import numpy as np
 
 from omrl import stats
 from omrl.results import EvalResult
+from omrl.tables import MOST_PARAMETERS, parameter_cells, parameter_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,8 +80,8 @@ def per_task_bars(result: EvalResult) -> Figure:
         spread = values[:, order].std(0, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0
         colour = COLOURS.get(name, COLOURS["after"])
         axes.bar(position, values[:, order].mean(0), width, spread, color=colour, label=name)
-    names = ", ".join(_with_unit(name) for name in result.provenance.task_names)
-    labels = [_parameters(result, task) for task in order]
+    names = ", ".join(map(_with_unit, parameter_names(result.provenance.task_names)))
+    labels = [_label(result, task) for task in order]
     axes.set_xticks(np.arange(len(order)), labels, rotation=90 if len(order) > 10 else 0)
     axes.set(xlabel=f"task: {names}", ylabel=RETURN_LABEL)
     _legend(axes, len(bars))
@@ -232,7 +233,13 @@ def _by_parameters(result: EvalResult) -> list[int]:
 
 
 def _parameters(result: EvalResult, task: int) -> str:
-    return ", ".join(f"{value:.4g}" for value in result.task_parameters[task])
+    return ", ".join(parameter_cells(result.task_parameters[task].tolist()))
+
+
+def _label(result: EvalResult, task: int) -> str:
+    """Its parameters; its index where they are many."""
+    few = len(result.provenance.task_names) <= MOST_PARAMETERS
+    return _parameters(result, task) if few else f"task {result.task_indices[task]}"
 
 
 def _with_unit(name: str) -> str:

@@ -23,6 +23,7 @@ from omrl.config import from_json, parse_json, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.protocol import EvalConfig
+from omrl.tables import parameter_cells, parameter_names, print_grid
 
 FORMAT = "omrl-evaluation-1"
 FIX = "evaluate again"
@@ -187,8 +188,6 @@ def print_table(result: EvalResult) -> None:
 
 def _print_grid(header: list[str], rows: list[list[str]], summary: list[list[str]]) -> None:
     from rich import box
-    from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table
 
     grid = Table(box=box.SIMPLE_HEAD)
@@ -199,10 +198,7 @@ def _print_grid(header: list[str], rows: list[list[str]], summary: list[list[str
     grid.add_section()
     for row in summary:
         grid.add_row(*row, style="bold" if row is summary[0] else None)
-    # A terminal that is too narrow wraps lines; rich would cut numbers.
-    unlimited = Console(width=10_000)
-    needed = Measurement.get(unlimited, unlimited.options, grid).maximum
-    Console(highlight=False, width=max(Console().width, needed)).print(grid)
+    print_grid(grid)
 
 
 def _markdown(header: list[str], rows: list[list[str]]) -> str:
@@ -217,14 +213,14 @@ def _markdown(header: list[str], rows: list[list[str]]) -> str:
 
 def table(result: EvalResult) -> tuple[list[str], list[list[str]], list[list[str]]]:
     """Header, one row per task, and the rows of the mean and of its 95 % interval."""
-    shots, names = result.config.shots, result.provenance.task_names
+    shots, names = result.config.shots, parameter_names(result.provenance.task_names)
     header = ["task", *names, *map(result.shot_name, shots), *BASELINES]
     per_shot = [result.shot(rounds).mean((0, 2)) for rounds in shots]
     baselines = [result.baseline(name) for name in BASELINES]
     rows = [
         [
             str(index),
-            *(f"{value:.4g}" for value in result.task_parameters[position]),
+            *parameter_cells(result.task_parameters[position].tolist()),
             *(_cell(column[position]) for column in per_shot + baselines),
         ]
         for position, index in enumerate(result.task_indices)

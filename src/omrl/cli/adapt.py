@@ -12,6 +12,7 @@ import tyro
 from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.protocol import AdaptConfig
 from omrl.ranges import Natural
+from omrl.tables import parameter_cells, parameter_names
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ def main(arguments: Sequence[str], command: str) -> None:
         print_json({"file": str(path)} | metadata)
         return
     context = metadata["context"]
-    parameters = ", ".join(f"{name} {value:.4g}" for name, value in context["parameters"].items())
+    names = parameter_names(list(context["parameters"]))
+    cells = parameter_cells(list(context["parameters"].values()))
+    parameters = ", ".join(f"{name} {cell}" for name, cell in zip(names, cells, strict=True))
     print(
         f"{path}: {context['run']} adapted to task {context['task']} ({parameters}) of "
         f"{context['data']}; rounds: {context['rounds']}, context: {context['context']}\n"

@@ -22,6 +22,7 @@ from omrl.envs import registry
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError, nearest
 from omrl.ranges import Count
+from omrl.tables import parameter_cells, parameter_names, print_grid
 
 _COMMANDS = ("info", "validate", "slice")
 
@@ -162,15 +163,15 @@ def _print_manifest(path: Path, manifest: Manifest, as_json: bool) -> None:
         pairs = value.items() if isinstance(value, dict) else ()
         text = "; ".join(f"{key}: {item}" for key, item in pairs) or str(value)
         console.print(f"{name:12}", text, highlight=False, soft_wrap=True)
-    table = Table("task", *manifest.spec.task_names, "episodes", "transitions")
+    table = Table("task", *parameter_names(manifest.spec.task_names), "episodes", "transitions")
     for name in ("mean return", "minimum", "maximum"):
         table.add_column(name, justify="right")
     for task in manifest.tasks:
         returns = (task.return_mean, task.return_min, task.return_max)
         counts = (str(task.episodes), str(task.transitions))
-        parameters = (f"{value:g}" for value in task.parameters)
+        parameters = parameter_cells(task.parameters)
         table.add_row(str(task.index), *parameters, *counts, *(f"{r:.1f}" for r in returns))
-    console.print(table)
+    print_grid(table)
 
 
 def _print_report(report: validation.Report, as_json: bool) -> None:
@@ -178,7 +179,6 @@ def _print_report(report: validation.Report, as_json: bool) -> None:
         findings = [vars(finding) for finding in report.findings]
         print(json.dumps({"findings": findings, "reward": report.reward}))
         return
-    from rich.console import Console
     from rich.table import Table
 
     if report.findings:
@@ -187,6 +187,6 @@ def _print_report(report: validation.Report, as_json: bool) -> None:
         for finding in report.findings:
             values = (getattr(finding, name) for name in names)
             table.add_row(*("" if value is None else str(value) for value in values))
-        Console(markup=False).print(table)
+        print_grid(table)
     else:
         print(f"no finding; rewards: {report.reward}")

@@ -1,0 +1,34 @@
+"""How tables and the parameters of tasks are shown to a person, wherever they are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MOST_PARAMETERS = 4
+"""A task with more, as one with random dynamics, shows three of them and how many there are."""
+
+
+def print_grid(grid: Table) -> None:
+    """Prints a table whole. A terminal that is too narrow wraps lines; rich would cut numbers."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    unlimited = Console(width=10_000)
+    needed = Measurement.get(unlimited, unlimited.options, grid).maximum
+    Console(markup=False, highlight=False, width=max(Console().width, needed)).print(grid)
+
+
+def parameter_names(names: Sequence[str]) -> list[str]:
+    """Titles of the columns of a task's parameters."""
+    return list(names) if len(names) <= MOST_PARAMETERS else [f"{len(names)} parameters"]
+
+
+def parameter_cells(values: Sequence[float]) -> list[str]:
+    """What stands below `parameter_names`."""
+    if len(values) <= MOST_PARAMETERS:
+        return [f"{value:.4g}" for value in values]
+    return [", ".join(f"{value:.4g}" for value in values[:3]) + ", …"]
