@@ -191,6 +191,15 @@ def test_damage_is_one_clear_line(tmp_path, damage, message):
     assert "\n" not in str(caught.value)
 
 
+def test_the_json_is_not_the_policy(tmp_path):
+    export_policy(tmp_path / "p", LAYERS, **PROVENANCE)
+    expected = r"p\.json: only describes a policy; give the \.safetensors file, .*p\.safetensors"
+    with pytest.raises(InputError, match=expected):
+        load_policy(str(tmp_path / "p.json"))
+    with pytest.raises(InputError, match=expected):
+        export_policy(tmp_path / "p.json", LAYERS, overwrite=True, **PROVENANCE)
+
+
 def test_wrong_layers_are_refused_and_leave_nothing(tmp_path):
     swapped = [LAYERS[1], LAYERS[0]]
     with pytest.raises(InputError, match="layer 1"):

@@ -205,4 +205,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
 
 def _tensors_path(path: str | Path) -> Path:
     path = named(Path(path))
+    if path.suffix == ".json":
+        tensors = path.with_suffix(".safetensors")
+        raise InputError(f"{path}: only describes a policy; give the .safetensors file, {tensors}")
     return path if path.suffix == ".safetensors" else path.with_name(path.name + ".safetensors")

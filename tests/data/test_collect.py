@@ -295,7 +295,7 @@ def test_learns_and_leaves_the_oracle(tmp_path):
         assert behaviour["final_return"] == pytest.approx(final)
         assert (behaviour["env_steps"], behaviour["final_episodes"]) == (4000, 4)
     # The saved agents have these returns.
-    agents, env = FinalAgents.load(tmp_path / "data"), make(config.env)
+    agents, env = FinalAgents.load(str(tmp_path / "data")), make(config.env)
     rng = np.random.default_rng(0)
     for position, task in enumerate(config.tasks):
         states = np.stack([env.reset(rng) for _ in range(200)])

@@ -80,9 +80,9 @@ class FinalAgents:
     act_dim: int
 
     @classmethod
-    def load(cls, dataset: Path) -> FinalAgents:
+    def load(cls, dataset: str | Path) -> FinalAgents:
         """Those in the folder of a dataset. Raises `InputError` where there are none."""
-        path = dataset / AGENTS
+        path = Path(dataset) / AGENTS
         if not path.is_file():
             raise InputError(f"{path}: missing; only data from `omrl collect` has its agents")
         arrays = load(path)
@@ -122,6 +122,8 @@ class FinalAgents:
         self, task: int, obs: Float32[np.ndarray, "*batch obs"]
     ) -> Float32[np.ndarray, "*batch act"]:
         """The best actions of the agent of task index `task`."""
+        if task not in self.tasks:
+            raise InputError(f"task {task}: has no agent; there are {self.tasks.tolist()}")
         (found,) = np.flatnonzero(self.tasks == task)
         x = (obs - self.obs_mean[found]) / self.obs_scale[found]
         x = np.clip(x, -self.obs_limit, self.obs_limit)

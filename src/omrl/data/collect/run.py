@@ -59,7 +59,7 @@ class Collection:
 
 def collect(
     config: CollectConfig,
-    out: Path,
+    out: str | Path,
     *,
     command: str,
     device: Any,
@@ -79,6 +79,7 @@ def collect(
         Stopped: by SIGTERM or SIGINT, after a checkpoint.
         NonFiniteError: an agent diverged; names its task.
     """
+    out = Path(out)
     console = console or Console(stderr=True, soft_wrap=True, highlight=False)
     env = make(config.env)
     learner = Learner(config.make_agent(env.spec), config.updates_per_step)

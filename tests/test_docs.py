@@ -1,0 +1,27 @@
+"""Every Python block of the documentation runs as it stands, page by page from top to bottom."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+BLOCKS = {
+    str(page.relative_to(DOCS)): re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    for page in sorted(DOCS.rglob("*.md"))
+}
+
+
+@pytest.mark.parametrize("page", [page for page, blocks in BLOCKS.items() if blocks])
+def test_the_python_runs(page, stand_ins, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for block in BLOCKS[page]:
+        exec(compile(block, page, "exec"), names)
+
+
+def test_the_pages_that_have_programs_are_found():
+    having = {page for page, blocks in BLOCKS.items() if blocks}
+    assert having >= {"data.md", "evaluation.md", "environments/cheetah-vel.md"}
