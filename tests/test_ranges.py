@@ -17,9 +17,10 @@ from omrl.cli.options import DeviceOptions
 from omrl.config import from_json, to_json
 from omrl.data.collect.config import CollectConfig
 from omrl.errors import InputError, at
-from omrl.presets import PRESETS, RunConfig
+from omrl.presets import PRESETS, RunConfig, RunRecord
 from omrl.protocol import AdaptConfig
 from omrl.ranges import Count, Fraction, Natural, Positive, Range, Size, check_ranges
+from omrl.types import Spec
 
 BAD = (0, -1, math.nan, math.inf, -math.inf, 1e20, 10**20)
 CONFIGS = {
@@ -27,6 +28,7 @@ CONFIGS = {
     "collect with TD3": CollectConfig(),
     "collect with SAC": CollectConfig(agent=SacConfig()),
     "adapt": AdaptConfig(),
+    "record of a run": RunRecord(RunConfig(), Spec(3, 2, 6, 10, (0.5,), (2.0,)), "data", "hash"),
     "devices": DeviceOptions(coordinator="10.0.0.1:9000"),
 }
 ZERO_IS_LEGAL = {
@@ -40,8 +42,12 @@ ZERO_IS_LEGAL = {
     "target_noise_clip", "exploration_noise",
     # nats
     "target_entropy",
+    # measured on the data
+    "obs_mean", "return_mean", "return_std",
 }  # fmt: skip
-LEGAL = {(name, 0) for name in ZERO_IS_LEGAL} | {("target_entropy", -1)}
+LEGAL = {(name, 0) for name in ZERO_IS_LEGAL} | {
+    (name, -1) for name in ("target_entropy", "obs_mean", "return_mean")
+}
 """Which of `BAD` a field of that name takes."""
 
 Path = tuple[str, ...]

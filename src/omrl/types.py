@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from jaxtyping import Array, Bool, Float, UInt
 
+from omrl.ranges import Count, Finite, NonNegative, Positive, Size, check_ranges
+
 Key = UInt[Array, "2"]
 Scalar = Float[Array, ""]
 Metrics = dict[str, Array]
@@ -50,14 +52,17 @@ class Step(NamedTuple):
 class Spec:
     """What an algorithm must know of its problem: static and hashable, a jit constant."""
 
-    obs_dim: int
-    act_dim: int
-    num_train_tasks: int
-    horizon: int
+    obs_dim: Size
+    act_dim: Size
+    num_train_tasks: Count
+    horizon: Count
     """Steps per episode."""
-    obs_mean: tuple[float, ...] = ()
+    obs_mean: tuple[Finite, ...] = ()
     """Per observation entry, over the training tasks; empty: not measured."""
-    obs_std: tuple[float, ...] = ()
-    return_mean: float = 0.0
+    obs_std: tuple[Positive, ...] = ()
+    return_mean: Finite = 0.0
     """Of `mc_return` over the training tasks."""
-    return_std: float = 1.0
+    return_std: NonNegative = 1.0
+
+    def __post_init__(self) -> None:
+        check_ranges(self)

@@ -255,7 +255,7 @@ def _train(file: GoldenFile, problem: GoldenFile, config: MacawConfig, meta: Met
         obs_dim=problem["task0/inner/obs"].shape[1],
         act_dim=problem["task0/inner/actions"].shape[1],
         num_train_tasks=int(problem["dims/n_train_tasks"]),
-        horizon=0,
+        horizon=1,
     )
     algorithm = Macaw(config, spec)
     state, arrays = algorithm.start(meta), {}
