@@ -124,6 +124,7 @@ OPTIONS = {
     "bench macaw": ["--seeds 0", "--seconds nan", "--repeats 0"],
     "bench envs": ["--seconds 0", "--sizes 0", "--sizes"],
     "data slice {data} {out}": ["--every 0"],
+    "envs render point-robot/oyster-v1 --out {out}.gif": ["--width 0", "--seed -1", "--steps 0"],
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import tyro
 
 from omrl.cli.options import parse, print_json
 from omrl.errors import InputError
+from omrl.ranges import Count, Natural, Size
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,18 @@ class RenderOptions:
     """Environment."""
     out: Path
     """Film to write: .mp4 or .gif."""
-    task: int = 0
+    task: Natural = 0
     """Index of the canonical task."""
     policy: str = "random"
     """random, zero, oracle (point robots, gridnav), or a file of `omrl adapt`."""
-    episodes: int = 1
-    steps: int | None = None
+    episodes: Size = 1
+    steps: Count | None = None
     """Per episode; without it until its end."""
-    seed: int = 0
+    seed: Natural = 0
     """Of initial states and random actions."""
-    width: int = 480
+    width: Size = 480
     """In pixels, even, as the height."""
-    height: int = 360
+    height: Size = 360
     overwrite: bool = False
     """Replace an existing film."""
 
