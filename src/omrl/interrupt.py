@@ -55,7 +55,9 @@ class EndOnSignal:
     def __exit__(self, *_: object) -> bool:
         if self._again is not None:
             self._again.cancel()
-        sys.unraisablehook = self._hook
+        # A hook that came later goes on, and hands over to this one.
+        if sys.unraisablehook == self._swallowed:
+            sys.unraisablehook = self._hook
         if self._own_process:
             _install(signal.SIG_DFL)
             if self.signum:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 
@@ -134,16 +135,16 @@ def test_the_camera_follows(opengl):
         (["--out", "film.avi"], ".mp4"),
         (["--out", "there.gif"], "--overwrite"),
         (["--task", "100"], "from 0 to 99"),
-        (["--task", "-1"], "from 0 to 99"),
-        (["--steps", "0"], "from 1 to 20"),
+        (["--task", "-1"], "task: -1 is not a whole number from 0"),
+        (["--steps", "0"], "steps: 0 is not a whole number from 1"),
         (["--steps", "21"], "from 1 to 20"),
-        (["--episodes", "0"], "1 or more"),
-        (["--seed", "-1"], "0 or more"),
+        (["--episodes", "0"], "episodes: 0 is not a whole number from 1"),
+        (["--seed", "-1"], "seed: -1 is not a whole number from 0"),
         (["--width", "33"], "even"),
         (["--height", "10000"], "4096"),
         (["--policy", "rondom"], "random, zero, oracle"),
         (["--policy", "other"], "adapted in cheetah-vel/macaw-v1"),
-        (["--policy", "unnamed"], "adapted in None"),
+        (["--policy", "unnamed"], "env_id: missing"),
         (["--policy", "wide"], "adapted in"),
     ],
 )
@@ -200,3 +201,10 @@ def test_without_ffmpeg_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(InputError, match=r"pip install 'omrl\[render\]'"):
         film(POINT, 0, "zero", tmp_path / "film.mp4", steps=1, size=SIZE)
+
+
+def test_a_coder_that_fails_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "_ffmpeg", lambda: shutil.which("false"))
+    with pytest.raises(InputError, match=r"film.mp4: ffmpeg failed .*write a .gif"):
+        film(POINT, 0, "zero", tmp_path / "film.mp4", steps=1, size=SIZE)
+    assert not list(tmp_path.iterdir())

@@ -7,6 +7,7 @@ Episodes are simulated first, by the engine that is used everywhere, and drawn f
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import subprocess
@@ -262,31 +263,38 @@ def _check_output(path: Path, size: tuple[int, int], overwrite: bool) -> None:
         _ffmpeg()
 
 
-def _ffmpeg():
+def _ffmpeg() -> str:
+    """The program."""
     try:
         import imageio_ffmpeg
 
-        imageio_ffmpeg.get_ffmpeg_exe()
+        return imageio_ffmpeg.get_ffmpeg_exe()
     except (ImportError, RuntimeError):
         raise InputError(
             "an MP4 needs ffmpeg: pip install 'omrl[render]', or write a .gif"
         ) from None
-    return imageio_ffmpeg
 
 
 def _write_mp4(path: Path, frames: Iterator[Frame], size: tuple[int, int], rate: float) -> int:
-    writer = _ffmpeg().write_frames(
-        os.fspath(path),
-        size,
-        fps=rate,  # pyright: ignore[reportArgumentType] - any number
-        macro_block_size=2,  # H.264 wants even sizes; by default frames are stretched to 16s
-    )
+    width, height = size
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate}"]
+    coding = ["-c:v", "libx264", "-pix_fmt", "yuv420p"]
+    command = [_ffmpeg(), "-loglevel", "error", *source, "-i", "-", *coding, os.fspath(path)]
     count = 0
-    with closing(writer):
-        writer.send(None)
-        for frame in frames:
-            writer.send(np.ascontiguousarray(frame))
-            count += 1
+    # A process group of its own: Ctrl-C is for this process, which then closes the pipe.
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said, process_group=0) as encoder,
+    ):
+        assert encoder.stdin is not None
+        with contextlib.suppress(BrokenPipeError), encoder.stdin as pipe:
+            for frame in frames:
+                pipe.write(np.ascontiguousarray(frame).data)
+                count += 1
+        if encoder.wait():
+            said.seek(0)
+            lines = said.read().decode(errors="replace").split("\n")
+            raise InputError(f"{path.name}: ffmpeg failed ({lines[0]}); write a .gif")
     return count
 
 
