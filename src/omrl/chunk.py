@@ -2,9 +2,10 @@
 
 The program loops over a *traced* number of updates and writes its metrics to a buffer of fixed
 length, so that one compilation serves every chunk length and the length cannot change a bit. The
-data is an argument, sampled on the device inside the loop. Seeds run one after the other on a CPU
-(`lax.map`: faster, and bit-equal to a seed run alone) and side by side elsewhere (`vmap`: within
-rounding of a seed run alone). Over several devices they are split by `shard_map`.
+data is an argument, sampled on the device inside the loop; of data that stays on the disk
+(`HostData`) a thread gathers the same batches while the device computes. Seeds run one after the
+other on a CPU (`lax.map`: faster, and bit-equal to a seed run alone) and side by side elsewhere
+(`vmap`: within rounding of a seed run alone). Over several devices they are split by `shard_map`.
 
 This is the only module that sees the seed axis: states are [seed, ...], metrics
 [seed, update, ...].
@@ -13,6 +14,7 @@ This is the only module that sees the seed axis: states are [seed, ...], metrics
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -25,9 +27,11 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Int, Int32, Num, UInt32
 
+from omrl import hosts
 from omrl.algorithm import Algorithm, Stage
 from omrl.data.device import DeviceData
-from omrl.data.sample import sample_batches
+from omrl.data.host import HostData
+from omrl.data.sample import gather, sample_all_rows
 from omrl.errors import InputError
 from omrl.types import Batch, Metrics
 
@@ -110,7 +114,7 @@ def train_chunk(
     stage: Stage,
     layout: Layout,
     states: Any,
-    data: DeviceData,
+    data: DeviceData | HostData,
     seeds: Int[np.ndarray, " seed"],
     task_ids: Int[np.ndarray, " task"],
     num_updates: int,
@@ -120,7 +124,7 @@ def train_chunk(
     Args:
         stage: what an update reads and does. Static: pass the same object for the same program.
         states: leaves [seed, ...], placed by `init_states` or restored with `layout.by_seed`.
-        data: of the training tasks, placed with `layout.replicated`.
+        data: of the training tasks; `DeviceData` placed with `layout.replicated`.
         task_ids: the number of each task along the data's first axis, to name it in the metrics.
         num_updates: at most `MAX_UPDATES`; 0 only compiles.
 
@@ -131,6 +135,8 @@ def train_chunk(
     """
     if not 0 <= num_updates <= MAX_UPDATES:
         raise ValueError(f"num_updates: {num_updates} is not in 0 … {MAX_UPDATES}")
+    if isinstance(data, HostData):
+        return _stream(stage, layout, states, data, seeds, task_ids, num_updates)
     return program(stage, layout)(
         states,
         data,
@@ -146,10 +152,15 @@ def program(stage: Stage, layout: Layout) -> Callable[..., tuple[Any, Metrics, A
     # Said, not left to the compiler: outputs placed otherwise than inputs compile a second time.
     # Metrics go to every process, since all of them judge the same numbers.
     placed = (layout.by_seed, layout.replicated, layout.replicated)
-    options = COMPILER_OPTIONS.get(layout.mesh.devices.flat[0].platform)
     return jax.jit(
-        partial(_train_chunk, stage, layout), out_shardings=placed, compiler_options=options
+        partial(_train_chunk, stage, layout),
+        out_shardings=placed,
+        compiler_options=_compiler_options(layout),
     )
+
+
+def _compiler_options(layout: Layout) -> dict[str, Any] | None:
+    return COMPILER_OPTIONS.get(layout.mesh.devices.flat[0].platform)
 
 
 def _train_chunk(
@@ -165,14 +176,30 @@ def _train_chunk(
     update = jax.jit(partial(_update, stage))
     state, seed = jax.tree.map(lambda leaf: leaf[0], (states, seeds))
     drawn = jax.eval_shape(partial(_draw, stage), data, task_ids, seed, state.step)
-    shapes = jax.eval_shape(update, state, drawn)[1]
-    row, unravel = ravel_pytree(
-        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    )
+    row, unravel = _metrics_row(update, state, drawn)
     shared = (data, task_ids, num_updates)
     loop = partial(_loop, partial(_draw, stage), update, row)
     states, rows = _each_seed(loop, layout, (states, seeds), shared)
     return states, jax.vmap(jax.vmap(unravel))(rows), jax.vmap(_finite_leaves)(states)
+
+
+def _metrics_row(
+    update: Callable[..., tuple[Any, Metrics]], state: Any, drawn: Any
+) -> tuple[Array, Callable[[Array], Metrics]]:
+    """Zeros for the metrics of one update, and how to read them."""
+    shapes = jax.eval_shape(update, state, drawn)[1]
+    return ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
+
+
+class _Rows(NamedTuple):
+    """What an update draws."""
+
+    tasks: Int32[Array, "*update task"]
+    """Positions along the data's first axis."""
+    rows: dict[str, Array]
+    """Of each batch, [*update, task, sample]."""
+    key: UInt32[Array, "*update 2"]
+    """Of the update itself."""
 
 
 class _Drawn(NamedTuple):
@@ -200,17 +227,29 @@ def _loop(
         steps = carry[0].step + jnp.arange(BLOCK)
         drawn = jax.vmap(partial(draw, data, task_ids, seed))(steps)
 
-        def step(i, carry):
-            state, rows = carry
-            state, metrics = update(state, jax.tree.map(lambda leaf: leaf[i], drawn))
-            # One row per update: a single write, where one per metric would be a kernel each.
-            return state, rows.at[done + i].set(ravel_pytree(metrics)[0])
-
-        return jax.lax.fori_loop(0, jnp.minimum(BLOCK, num_updates - done), step, carry)
+        return _updates(update, drawn, done, num_updates - done, carry)
 
     rows = jnp.zeros((MAX_UPDATES, *row.shape), row.dtype)
     num_blocks = (num_updates + BLOCK - 1) // BLOCK
     return jax.lax.fori_loop(0, num_blocks, block, (state, rows))
+
+
+def _updates(
+    update: Callable[..., tuple[Any, Metrics]],
+    drawn: _Drawn,
+    done: Int32[Array, ""],
+    num_updates: Int32[Array, ""],
+    carry: tuple[Any, Num[Array, "update metric"]],
+) -> tuple[Any, Num[Array, "update metric"]]:
+    """At most `BLOCK` updates with what was drawn for them; `carry` has state and metrics."""
+
+    def step(i, carry):
+        state, rows = carry
+        state, metrics = update(state, jax.tree.map(lambda leaf: leaf[i], drawn))
+        # One row per update: a single write, where one per metric would be a kernel each.
+        return state, rows.at[done + i].set(ravel_pytree(metrics)[0])
+
+    return jax.lax.fori_loop(0, jnp.minimum(BLOCK, num_updates), step, carry)
 
 
 def _draw(
@@ -220,16 +259,99 @@ def _draw(
     seed: Int32[Array, ""],
     step: Int32[Array, ""],
 ) -> _Drawn:
-    """The tasks and batches of one update; every random number is a function of (seed, step)."""
+    """The tasks and batches of one update."""
+    drawn = _draw_rows(stage, data.num_rows, seed, step)
+    of_task = jax.vmap(partial(gather, data))
+    batches = {name: of_task(drawn.tasks, rows) for name, rows in drawn.rows.items()}
+    return _Drawn(task_ids[drawn.tasks], batches, drawn.key)
+
+
+def _draw_rows(
+    stage: Stage,
+    num_rows: Int32[Array, " task"],
+    seed: Int32[Array, ""],
+    step: Int32[Array, ""],
+) -> _Rows:
+    """The tasks and rows of one update; every random number is a function of (seed, step)."""
     key = jax.random.fold_in(jax.random.PRNGKey(seed), step)
     task_key, sample_key, update_key = jax.random.split(key, 3)
     tasks = jax.random.choice(
-        task_key, jnp.arange(task_ids.shape[0]), (stage.task_batch,), replace=False
+        task_key, jnp.arange(num_rows.shape[0]), (stage.task_batch,), replace=False
     )
-    batches = jax.vmap(partial(sample_batches, data, stage.batches))(
-        tasks, jax.random.split(sample_key, stage.task_batch)
-    )
-    return _Drawn(task_ids[tasks], batches, update_key)
+    keys = jax.random.split(sample_key, stage.task_batch)
+    rows = jax.vmap(partial(sample_all_rows, stage.batches))(num_rows[tasks], keys)
+    return _Rows(tasks, rows, update_key)
+
+
+# --- Data that stays on the disk ---
+
+
+def _stream(
+    stage: Stage,
+    layout: Layout,
+    states: Any,
+    data: HostData,
+    seeds: Int[np.ndarray, " seed"],
+    task_ids: Int[np.ndarray, " task"],
+    num_updates: int,
+) -> tuple[Any, Metrics, Bool[Array, "seed leaf"]]:
+    """`train_chunk` in blocks: a thread gathers the next one while the device computes this one."""
+    draw, run = _block_programs(stage, layout)
+    first = np.asarray(hosts.gather(states.step))
+    ids = np.asarray(task_ids, np.int32)
+
+    def prepare(done: int) -> Any:
+        # On the device it would wait for the block that runs there.
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            drawn = jax.tree.map(np.asarray, draw(data.num_rows, seeds, first + done))
+        batches = {name: data.gather(drawn.tasks, rows) for name, rows in drawn.rows.items()}
+        return place((ids[drawn.tasks], batches, drawn.key), layout.by_seed)
+
+    chunk: list[Metrics] = []
+    with ThreadPoolExecutor(1, thread_name_prefix="gather") as thread:
+        following = thread.submit(prepare, 0)
+        # A chunk of no updates compiles too.
+        for done in range(0, max(num_updates, 1), BLOCK):
+            drawn = following.result()
+            if done + BLOCK < num_updates:
+                following = thread.submit(prepare, done + BLOCK)
+            states, metrics, finite = run(states, drawn, np.int32(num_updates - done))
+            chunk.append(metrics)
+    return states, jax.tree.map(_join, *chunk), finite
+
+
+def _join(*blocks: Num[Array, "seed update ..."]) -> Num[Array, "seed all_updates ..."]:
+    # By numpy: JAX would compile a program for every number of blocks.
+    return jnp.asarray(np.concatenate([np.asarray(block) for block in blocks], axis=1))
+
+
+@cache
+def _block_programs(stage: Stage, layout: Layout) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What draws the rows of a block for every seed, on the host, and what makes its updates."""
+
+    def draw(num_rows, seeds, steps):
+        def one_seed(seed, step):
+            one = partial(_draw_rows, stage, num_rows, seed)
+            return jax.vmap(one)(step + jnp.arange(BLOCK))
+
+        return jax.vmap(one_seed)(seeds, steps)
+
+    def run(states, drawn, num_updates):
+        drawn = _Drawn(*drawn)
+        update = jax.jit(partial(_update, stage))
+        state, first = jax.tree.map(lambda leaf: leaf[0], (states, drawn))
+        row, unravel = _metrics_row(update, state, jax.tree.map(lambda leaf: leaf[0], first))
+
+        def one_seed(state, drawn, num_updates):
+            rows = jnp.zeros((BLOCK, *row.shape), row.dtype)
+            return _updates(update, drawn, jnp.int32(0), num_updates, (state, rows))
+
+        states, rows = _each_seed(one_seed, layout, (states, drawn), (num_updates,))
+        return states, jax.vmap(jax.vmap(unravel))(rows), jax.vmap(_finite_leaves)(states)
+
+    placed = (layout.by_seed, layout.replicated, layout.replicated)
+    options = _compiler_options(layout)
+    return jax.jit(draw), jax.jit(run, out_shardings=placed, compiler_options=options)
 
 
 def _update(stage: Stage, state: Any, drawn: _Drawn) -> tuple[Any, Metrics]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Float64, Int32, Int64
 
 from omrl.data.dataset import Dataset, TaskData
+from omrl.data.manifest import TaskRecord
 from omrl.data.slice import ALL, Slice
 from omrl.data.validate import check_hash
 
@@ -26,8 +28,9 @@ _COLUMNS = ("obs", "action", "reward", "terminated", "episode_start")
 class DeviceData(NamedTuple):
     """Whole lifetimes of many tasks, in the order in which `load` was given the tasks."""
 
-    obs: Float32[Array, "task obs_row obs"]
-    """One row more per episode than the other columns have: its last observation."""
+    obs: Float[Array, "task obs_row obs"]
+    """One row more per episode than the other columns have: its last observation. In the dataset's
+    own precision, float16 or float32."""
     action: Float32[Array, "task row act"]
     reward: Float32[Array, "task row"]
     terminated: Bool[Array, "task row"]
@@ -100,7 +103,7 @@ def load(
     discount: float,
     slice: Slice = ALL,
 ) -> DeviceData:
-    """The selected episodes of the tasks on the default device, all floats as float32.
+    """The selected episodes of the tasks on the default device; floats but `obs` as float32.
 
     Goes task by task, so that the host holds one padded task beside the result. Every file that is
     read is compared with its sha256: `InputError` names the one that differs.
@@ -110,8 +113,7 @@ def load(
     fields = {name: jnp.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()}
     for position, index in enumerate(task_indices):
         task = view.task(index)
-        for name in _COLUMNS:
-            check_hash(dataset.path, task.record, name)
+        check_hashes(dataset.path, task.record)
         for name, column in _fields(task, discount).items():
             shape, dtype = shapes[name]
             padded = np.zeros(shape[1:], dtype)
@@ -119,6 +121,12 @@ def load(
             fields[name] = _put(fields[name], padded, np.int32(position))
     fields["num_rows"] = jnp.array([view.task(index).num_rows for index in task_indices], jnp.int32)
     return DeviceData(**fields)
+
+
+def check_hashes(folder: Path, record: TaskRecord) -> None:
+    """`InputError` where a column that training reads is not the one that was recorded."""
+    for name in _COLUMNS:
+        check_hash(folder, record, name)
 
 
 def _shapes(
@@ -137,7 +145,7 @@ def _shapes(
         "terminal_index": indices,
     }
     return {
-        "obs": ((len(sizes), obs_rows, spec.obs_dim), floats),
+        "obs": ((len(sizes), obs_rows, spec.obs_dim), np.dtype(dataset.manifest.dtype)),
         "action": ((len(sizes), rows, spec.act_dim), floats),
         **{name: ((len(sizes), rows), dtype) for name, dtype in by_row.items()},
         "num_rows": ((len(sizes),), indices),

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Int32
+from jaxtyping import Array, Float32, Int, Int32
 
 from omrl.data.device import DeviceData
 from omrl.errors import InputError
@@ -89,17 +89,32 @@ def sample_rows(
     return jnp.where(row < gap, row, row + (gap_stop - gap))
 
 
+def sample_all_rows(specs: tuple[BatchSpec, ...], num_rows: AnyInt, key: Key) -> dict[str, Array]:
+    """Rows [size] of one batch per spec, by name, all of one task of `num_rows` transitions."""
+    check_specs(specs)
+    rows: dict[str, Array] = {}
+    for number, spec in enumerate(specs):
+        chunk = rows.get(spec.disjoint_from)
+        excluded = None if chunk is None else (chunk[0], chunk[-1])
+        rows[spec.name] = sample_rows(spec, num_rows, jax.random.fold_in(key, number), excluded)
+    return rows
+
+
 def gather(data: DeviceData, task: AnyInt, rows: Int32[Array, "*b"]) -> Batch:
     """The transitions of `rows` of one task."""
     obs_row = data.obs_index[task, rows]
+
+    def obs(row: Int32[Array, "*b"]) -> Float32[Array, "*b obs"]:
+        return data.obs[task, row].astype(jnp.float32)
+
     return Batch(
-        obs=data.obs[task, obs_row],
+        obs=obs(obs_row),
         action=data.action[task, rows],
         reward=data.reward[task, rows],
-        next_obs=data.obs[task, obs_row + 1],
+        next_obs=obs(obs_row + 1),
         terminated=data.terminated[task, rows],
         mc_return=data.mc_return[task, rows],
-        terminal_obs=data.obs[task, data.terminal_index[task, rows]],
+        terminal_obs=obs(data.terminal_index[task, rows]),
         terminal_discount=data.terminal_discount[task, rows],
     )
 
@@ -108,13 +123,7 @@ def sample_batches(
     data: DeviceData, specs: tuple[BatchSpec, ...], task: AnyInt, key: Key
 ) -> dict[str, Batch]:
     """One batch per spec, by name, all of the same task."""
-    check_specs(specs)
-    rows: dict[str, Array] = {}
-    for number, spec in enumerate(specs):
-        chunk = rows.get(spec.disjoint_from)
-        excluded = None if chunk is None else (chunk[0], chunk[-1])
-        spec_key = jax.random.fold_in(key, number)
-        rows[spec.name] = sample_rows(spec, data.num_rows[task], spec_key, excluded)
+    rows = sample_all_rows(specs, data.num_rows[task], key)
     return {name: gather(data, task, chosen) for name, chosen in rows.items()}
 
 

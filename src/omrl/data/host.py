@@ -1,0 +1,173 @@
+"""Lifetimes that stay on the disk: the host gathers batches from memory-mapped columns.
+
+The rows are those that the device would draw, and so are the numbers (`omrl.data.device`). Only
+what is gathered is read, and the system keeps of the files what it has memory for. Monte-Carlo
+returns, the one thing that a row and its episode's bounds do not tell, become a column of their own
+in the dataset's folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, Int, Int32, Int64
+
+from omrl.data.dataset import Dataset, TaskData
+from omrl.data.device import check_hashes, mc_return
+from omrl.data.validate import read_header
+from omrl.files import atomic_write
+from omrl.types import Batch
+
+CACHE = "cache"
+"""Folder of derived columns in that of the dataset. It may be deleted."""
+
+BLOCK_ROWS = 2**20
+"""Whole episodes of about so many rows are held in memory at a time."""
+
+THREADS = 8
+"""They wait for the disk rather than compute."""
+
+
+@dataclass(frozen=True)
+class HostData:
+    """Whole lifetimes of many tasks, in the order in which `open_host` was given the tasks."""
+
+    tasks: tuple[HostTask, ...]
+
+    @cached_property
+    def num_rows(self) -> Int32[np.ndarray, " task"]:
+        """Transitions of each task."""
+        return np.array([task.starts[-1] for task in self.tasks], np.int32)
+
+    def gather(
+        self, tasks: Int[np.ndarray, "*lead"], rows: Int[np.ndarray, "*lead sample"]
+    ) -> Batch:
+        """The transitions of `rows` of each of `tasks`, which are positions; [*lead, sample, ...].
+
+        Like `omrl.data.sample.gather`, bit for bit.
+        """
+        distinct = np.unique(tasks)
+        masks = [tasks == task for task in distinct]
+        with ThreadPoolExecutor(THREADS) as threads:
+            parts = list(
+                threads.map(lambda task, mask: self.tasks[task].gather(rows[mask]), distinct, masks)
+            )
+        fields: list[Any] = []
+        for columns in zip(*parts, strict=True):
+            whole = np.empty((*rows.shape, *columns[0].shape[2:]), columns[0].dtype)
+            for mask, column in zip(masks, columns, strict=True):
+                whole[mask] = column
+            fields.append(whole)
+        return Batch(*fields)
+
+
+@dataclass(frozen=True)
+class HostTask:
+    """The selected episodes of one task."""
+
+    data: TaskData
+    discount: float
+    mc_return: Float32[np.ndarray, " rows"]
+    """Of the whole lifetime."""
+    starts: Int64[np.ndarray, " boundaries"]
+    """First of the selected rows in every selected episode, and how many there are."""
+    origins: Int64[np.ndarray, " episodes"]
+    """The same row's number in the whole lifetime."""
+
+    def gather(self, rows: Int[np.ndarray, "*b"]) -> Batch:
+        """The transitions of `rows`, which count the selected ones. Fields are arrays of numpy."""
+        episode = np.searchsorted(self.starts, rows, side="right") - 1
+        left = self.starts[episode + 1] - rows
+        row = self.origins[episode] + rows - self.starts[episode]
+        # An episode has one observation more than transitions.
+        obs_row = row + self.data.episodes[episode]
+        fields: dict[str, Any] = {
+            "obs": self._column("obs", obs_row),
+            "action": self._column("action", row),
+            "reward": self._column("reward", row),
+            "next_obs": self._column("obs", obs_row + 1),
+            "terminated": np.take(self.data.columns["terminated"], row),
+            "mc_return": np.take(self.mc_return, row),
+            "terminal_obs": self._column("obs", obs_row + left),
+            "terminal_discount": (self.discount**left).astype(np.float32),
+        }
+        return Batch(**fields)
+
+    def _column(self, name: str, rows: np.ndarray) -> np.ndarray:
+        return np.take(self.data.columns[name], rows, axis=0).astype(np.float32, copy=False)
+
+
+def open_host(
+    dataset: Dataset, task_indices: Sequence[int], *, discount: float, cache: bool = True
+) -> HostData:
+    """The selected episodes of the tasks, all floats as float32 once gathered.
+
+    Every file that will be read is compared with its sha256: `InputError` names the one that
+    differs. `cache`: keep the Monte-Carlo returns in the dataset's folder, unless that cannot be
+    written, and not in memory.
+    """
+    return HostData(tuple(_open_task(dataset, i, discount, cache) for i in task_indices))
+
+
+def _open_task(dataset: Dataset, index: int, discount: float, cache: bool) -> HostTask:
+    check_hashes(dataset.path, dataset.manifest.record(index))
+    task = dataset.task(index)
+    columns = {name: np.asarray(column) for name, column in task.columns.items()}
+    return HostTask(
+        data=TaskData(task.record, columns, task.episodes),
+        discount=discount,
+        mc_return=_mc_return(dataset.path, task, discount, cache),
+        starts=task.episode_start,
+        origins=columns["episode_start"][task.episodes],
+    )
+
+
+def _mc_return(
+    folder: Path, task: TaskData, discount: float, cache: bool
+) -> Float32[np.ndarray, " rows"]:
+    """Of the whole lifetime: from the cache, which is filled first if it can be, or in memory."""
+    if cache:
+        columns = task.record.columns
+        of = "-".join(columns[name].sha256[:12] for name in ("reward", "episode_start"))
+        path = folder / CACHE / f"{task.record.folder}-mc-return-{discount!r}-{of}.npy"
+        with contextlib.suppress(OSError):
+            if not _holds(path, task.record.transitions):
+                with atomic_write(path) as file:
+                    header = {"descr": "<f4", "fortran_order": False}
+                    shape = {"shape": (task.record.transitions,)}
+                    np.lib.format.write_array_header_1_0(file, header | shape)
+                    for block in _mc_blocks(task, discount):
+                        file.write(block.tobytes())
+            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    return np.concatenate(list(_mc_blocks(task, discount)))
+
+
+def _holds(path: Path, num_rows: int) -> bool:
+    """Whether the file is a whole column of that length."""
+    if not path.is_file():
+        return False
+    with contextlib.suppress(ValueError):
+        shape, dtype, offset = read_header(path)
+        size = offset + dtype.itemsize * num_rows
+        return (shape, dtype) == ((num_rows,), np.float32) and path.stat().st_size == size
+    return False
+
+
+def _mc_blocks(task: TaskData, discount: float) -> Iterator[Float32[np.ndarray, " rows"]]:
+    """Monte-Carlo returns of the whole lifetime, some whole episodes at a time."""
+    starts, reward = np.asarray(task.columns["episode_start"]), task.columns["reward"]
+    first = 0
+    while first < len(starts) - 1:
+        limit = np.searchsorted(starts, starts[first] + BLOCK_ROWS, side="right") - 1
+        stop = max(int(limit), first + 1)
+        rows = np.asarray(reward[starts[first] : starts[stop]])
+        block = mc_return(rows, starts[first : stop + 1] - starts[first], discount)
+        yield block.astype(np.float32)
+        first = stop
