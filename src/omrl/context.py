@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float64, Int, Int32, Int64, UInt32
+from jaxtyping import Array, Float64, Int32, Int64, UInt32
 
 from omrl import bundled
-from omrl.data.device import DeviceData, load
-from omrl.data.sample import BatchSpec, check_sizes, gather, sample_rows
+from omrl.data.host import open_host
+from omrl.data.sample import BatchSpec, check_sizes, sample_rows
 from omrl.data.slice import Slice
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
@@ -134,13 +134,14 @@ def task_contexts(
     task = part.task(index)
     if config.context_unit == "trajectories":
         starts = task.episode_start
-        rows = jnp.stack([_trajectories(starts, config, index, seed) for seed in seeds])
+        rows = np.stack([_trajectories(starts, config, index, seed) for seed in seeds])
     else:
         spec = BatchSpec("context", config.context_size, "without_replacement")
         check_sizes((spec,), (task.num_rows,), (index,))
         keys = seed_task_keys("context", config.context_seed, seeds, (index,))[:, 0]
         rows = _sample(spec, jnp.int32(task.num_rows), keys)
-    return _gather(load(part, (index,), discount=discount), rows)
+    lifetime = open_host(part, (index,), discount=discount, cache=False).tasks[0]
+    return jax.tree.map(jnp.asarray, lifetime.gather(np.asarray(rows)))
 
 
 @partial(jax.jit, static_argnames="spec")
@@ -148,11 +149,6 @@ def _sample(
     spec: BatchSpec, num_rows: Int32[Array, ""], keys: UInt32[Array, "seed 2"]
 ) -> Int32[Array, "seed sample"]:
     return jax.vmap(lambda key: sample_rows(spec, num_rows, key))(keys)
-
-
-@jax.jit
-def _gather(data: DeviceData, rows: Int[Array, "seed sample"]) -> Batch:
-    return jax.vmap(lambda own: gather(data, 0, own))(rows)
 
 
 def _trajectories(

@@ -12,6 +12,7 @@ from omrl.algorithm import Stage
 from omrl.checkpoint import leaf_names
 from omrl.chunk import Layout, train_chunk
 from omrl.data.device import DeviceData
+from omrl.data.host import HostData
 from omrl.errors import NonFiniteError
 
 
@@ -26,7 +27,7 @@ def locate(
     stage: Stage,
     layout: Layout,
     states: Any,
-    data: DeviceData,
+    data: DeviceData | HostData,
     seeds: Int[np.ndarray, " seed"],
     task_ids: Int[np.ndarray, " task"],
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -16,7 +16,8 @@ from omrl.algos.macaw import Macaw
 from omrl.chunk import Layout
 from omrl.context import Contexts, draw_contexts
 from omrl.data.dataset import Dataset
-from omrl.data.device import DeviceData, byte_budget, load
+from omrl.data.device import DeviceData, byte_budget, free_memory, load
+from omrl.data.host import HostData, open_host
 from omrl.data.slice import Slice
 from omrl.data.statistics import measure
 from omrl.data.store import open_for_training, with_tasks_of
@@ -30,6 +31,12 @@ from omrl.results import EvalResult
 from omrl.runs import Run, check_new, create, open_run, resolve_devices, resume
 from omrl.train import check_data, disk_bytes, load_states, train
 from omrl.types import Spec
+
+Placement = Literal["auto", "device", "host"]
+"""Where the data of a training is: `auto` takes the device if there is ample room."""
+
+DATA_SHARE = 0.5
+"""Of the device's free memory, what data may take by default; loading it takes some more."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +93,16 @@ def start(
     *,
     command: str = "omrl.metatrain.start",
     devices: Sequence[Any] | None = None,
+    placement: Placement = "auto",
     report: Callable[[str], None] = print,
     **options: Any,
 ) -> Run:
     """Meta-trains into the new run folder `out`, by default on what JAX prefers; see `train` for
-    `options`."""
+    `options`. `placement` decides where the data is, not what is learned from it."""
     devices = devices or resolve_devices("auto")
     check_new(Path(out))
     problem = open_problem(config, data)
-    loaded = _load(problem, report)
+    loaded = _load(problem, devices, placement, report)
     record = RunRecord(config, measure_spec(problem), str(data), problem.view.hash)
     algorithm = build(config, record.spec)
     check_data(algorithm, loaded.data.num_rows.tolist(), np.array(problem.train_tasks))
@@ -111,6 +119,7 @@ def go_on(
     data: Path | None,
     command: str,
     devices: Sequence[Any],
+    placement: Placement = "auto",
     report: Callable[[str], None] = print,
     **options: Any,
 ) -> Run:
@@ -122,7 +131,7 @@ def go_on(
             f"{problem.dataset.path}: not the data that {path} began with (hash "
             f"{problem.view.hash[:12]}, not {record.data_hash[:12]}); give its folder with --data"
         )
-    loaded = _load(problem, report)
+    loaded = _load(problem, devices, placement, report)
     run = resume(path, record, command=command, devices=devices)
     _train(run, record, problem, loaded, devices, options)
     return run
@@ -132,23 +141,46 @@ def go_on(
 class _Loaded:
     """All that a run reads from its dataset; every file was compared with its hash."""
 
-    data: DeviceData
+    data: DeviceData | HostData
     contexts: Contexts
 
 
-def _load(problem: Problem, report: Callable[[str], None]) -> _Loaded:
+def _load(
+    problem: Problem,
+    devices: Sequence[Any],
+    placement: Placement,
+    report: Callable[[str], None],
+) -> _Loaded:
     config = problem.config
-    budget = byte_budget(problem.view, problem.train_tasks)
-    total = budget.pop("total")
-    large = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in budget.items() if size > 5e5)
-    report(f"data on the device: {total / 1e6:,.0f} MB ({large or 'all columns small'})")
     seeds = config.train.seed_numbers.tolist()
+    on_device = _fits(problem, devices, placement, report)
+    read = load if on_device else open_host
     return _Loaded(
-        load(problem.view, problem.train_tasks, discount=config.discount),
+        read(problem.view, problem.train_tasks, discount=config.discount),
         draw_contexts(
             problem.dataset, problem.env, config.eval, seeds=seeds, discount=config.discount
         ),
     )
+
+
+def _fits(
+    problem: Problem,
+    devices: Sequence[Any],
+    placement: Placement,
+    report: Callable[[str], None],
+) -> bool:
+    """Whether the data is to be on the devices; tells how many bytes that is."""
+    budget = byte_budget(problem.view, problem.train_tasks)
+    total, free = budget.pop("total"), min(map(free_memory, devices))
+    large = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in budget.items() if size > 5e5)
+    needs = f"{total / 1e6:,.0f} MB ({large or 'all columns small'}) of {free / 1e6:,.0f} MB free"
+    if placement == "host" or (placement == "auto" and total > DATA_SHARE * free):
+        report(f"data on the disk; on the device it would take {needs}")
+        return False
+    if total > free:
+        raise InputError(f"placement: device, but the data takes {needs}; use host or a slice")
+    report(f"data on the device: {needs}")
+    return True
 
 
 def _train(

@@ -23,6 +23,7 @@ from omrl.algorithm import Algorithm, Stage
 from omrl.checkpoint import Checkpoints
 from omrl.chunk import MAX_UPDATES, Layout, abstract_states, init_states, place, train_chunk
 from omrl.data.device import DeviceData
+from omrl.data.host import HostData
 from omrl.data.sample import check_sizes
 from omrl.errors import InputError, NonFiniteError, Stopped
 from omrl.interrupt import Interrupt
@@ -112,7 +113,7 @@ def train(
     algorithm: Algorithm,
     config: TrainConfig,
     layout: Layout,
-    data: DeviceData,
+    data: DeviceData | HostData,
     task_ids: Int[np.ndarray, " task"],
     *,
     evaluate: Evaluate | None = None,
@@ -122,7 +123,7 @@ def train(
     """Trains to the end of the last stage, from the newest checkpoint of `run` if there is one.
 
     Args:
-        data: of the training tasks.
+        data: of the training tasks, on the device or on the disk.
         task_ids: their numbers, in the data's order.
         evaluate: called in the first process alone.
 
@@ -154,7 +155,7 @@ def train(
             config=config,
             stages=algorithm.stages(),
             layout=layout,
-            data=place(data, layout.replicated),
+            data=place(data, layout.replicated) if isinstance(data, DeviceData) else data,
             task_ids=task_ids,
             evaluate=evaluate,
             checkpoints=checkpoints,
@@ -211,7 +212,7 @@ class _Trainer:
     config: TrainConfig
     stages: tuple[Stage, ...]
     layout: Layout
-    data: DeviceData
+    data: DeviceData | HostData
     task_ids: Int[np.ndarray, " task"]
     evaluate: Evaluate | None
     checkpoints: Checkpoints

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -69,19 +67,6 @@ def budget(config: CollectConfig, spec: EnvSpec, learner: Learner) -> Budget:
         host=4 * per_round + 2 * state,
         disk=task_bytes(spec, rows, math.ceil(rows / spec.horizon)) + 2 * state,
     )
-
-
-def free_memory(device: Any) -> int:
-    """Bytes that arrays may still take on `device`."""
-    stats = device.memory_stats()
-    if stats and "bytes_limit" in stats:
-        return stats["bytes_limit"] - stats["bytes_in_use"]
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            fields = dict(line.split(":") for line in lines)
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def split_into_groups(

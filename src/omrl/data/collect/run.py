@@ -20,13 +20,14 @@ from rich.console import Console
 from omrl.config import Json
 from omrl.data import store
 from omrl.data.collect import results, storage
-from omrl.data.collect.budget import budget, free_memory, split_into_groups
+from omrl.data.collect.budget import budget, split_into_groups
 from omrl.data.collect.config import CollectConfig
 from omrl.data.collect.group import Group
 from omrl.data.collect.learner import Learner
 from omrl.data.collect.progress import CollectProgress
 from omrl.data.collect.rounds import Round, Simulation
 from omrl.data.collect.storage import Background, Checkpoint
+from omrl.data.device import free_memory
 from omrl.data.growing import GrowingTask
 from omrl.data.manifest import task_folder
 from omrl.data.store import Dataset, Writer
