@@ -13,6 +13,7 @@ from omrl.data.device import (
     terminal_discount,
     terminal_index,
 )
+from omrl.data.sample import gather
 from omrl.data.slice import Slice
 from omrl.data.store import write_slice
 from omrl.errors import InputError
@@ -74,11 +75,15 @@ def test_the_dtypes_are_those_of_training(dataset):
         assert not field.weak_type
 
 
-def test_half_precision_is_widened(tmp_path, env, dataset):
+def test_observations_in_half_precision_take_half_the_memory(tmp_path, env, dataset):
     half = write_slice(dataset, tmp_path / "half", env, dtype="float16", command="test")
     data = load(half, (1,), discount=0.9)
-    assert data.obs.dtype == jnp.float32
-    np.testing.assert_array_equal(data.obs[0], half.task(1).obs.astype(np.float32))
+    assert data.obs.dtype == jnp.float16
+    assert byte_budget(half, (1,))["obs"] == byte_budget(dataset, (1,))["obs"] // 2
+    np.testing.assert_array_equal(data.obs[0], half.task(1).obs)
+    batch = gather(data, 0, jnp.arange(5))
+    assert batch.obs.dtype == jnp.float32
+    np.testing.assert_array_equal(batch.obs, half.task(1).obs[:5].astype(np.float32))
 
 
 def test_a_slice_is_loaded_as_if_it_were_the_dataset(tmp_path, env, dataset):

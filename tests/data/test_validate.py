@@ -307,6 +307,16 @@ def test_half_precision_is_checked_with_the_tolerance_of_half_precision(tmp_path
     assert "reward" in [finding.field for finding in findings(dataset, env)]
 
 
+def test_blocks_do_not_change_what_is_found(dataset, env, monkeypatch):
+    rewrite_recorded(dataset, "action", put(5, 1.5), index=1)
+    rewrite_recorded(dataset, "obs", put(33, np.nan))
+    rewrite_recorded(dataset, "truncated", put(7, True))
+    whole = findings(dataset, env)
+    assert len(whole) > 3
+    monkeypatch.setattr(validate, "BLOCK_ROWS", 3)
+    assert findings(dataset, env) == whole
+
+
 # --- Opening for training ---
 
 

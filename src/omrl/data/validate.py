@@ -14,14 +14,13 @@ import hashlib
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from omrl.arrays import map_npy
 from omrl.data import manifest as manifests
@@ -30,6 +29,8 @@ from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError, reason
 
 RESTORE = "copy the dataset again from its source"
+BLOCK_ROWS = 2**18
+"""Rows of a column that are in memory at a time."""
 RECREATE = "correct the data and create the dataset again"
 
 
@@ -200,48 +201,58 @@ def reward_findings(
         return []
     names = [name for name in ("reward", "terms", "action") if name in columns]
     unit = max(float(np.finfo(columns[name].dtype).eps) for name in names)
-    wide = {name: columns[name].astype(np.float64) for name in names}
-    stored, action, task = wide["reward"], wide["action"], np.asarray(parameters)
-    terms = wide.get("terms", np.zeros((len(stored), 0)))
-    differs = partial(_differs, env, task, 16 * unit)
-    rows = np.flatnonzero(differs(stored, terms, action))
-    if len(rows) and "terms" in columns:
-        last_place = np.spacing(np.abs(columns["terms"][rows])).astype(np.float64)
-        signs = itertools.product((-1.0, 1.0), repeat=terms.shape[1])
-        around = np.stack(
-            [
-                differs(stored[rows], terms[rows] + np.array(sign) * last_place, action[rows])
-                for sign in signs
-            ]
-        )
-        # One unit around, twice what rounding moves, a border has right and wrong terms; a wrong
-        # reward is wrong for all of them.
-        rows = rows[around.all(axis=0) | ~around.any(axis=0)]
+    reward, action, task = columns["reward"], columns["action"], np.asarray(parameters)
+    terms = columns.get("terms", np.zeros((len(reward), 0), np.float32))
+    rows = _where(partial(_wrong_rewards, env, task, 16 * unit), reward, terms, action)
     if not len(rows):
         return []
     first = int(rows[0])
-    expected = env.reward(terms[first], action[first], task)
+    expected = env.reward(terms[first].astype(np.float64), action[first].astype(np.float64), task)
     problem = (
-        f"stored {stored[first]:.6g}, but reward(terms, action, task) is {expected:.6g} "
-        f"(differs in {len(rows)} of {len(stored)} rows)"
+        f"stored {reward[first]:.6g}, but reward(terms, action, task) is {expected:.6g} "
+        f"(differs in {len(rows)} of {len(reward)} rows)"
     )
     return [Finding(_file(index, "reward"), index, "reward", first, problem, RECREATE)]
 
 
-def _differs(
+def _wrong_rewards(
     env: TaskEnv,
     task: np.ndarray,
     tolerance: float,
-    stored: np.ndarray,
+    reward: np.ndarray,
     terms: np.ndarray,
     action: np.ndarray,
 ) -> np.ndarray:
-    """Rows where the stored reward is not that of the terms. False where a number is not finite:
+    """Whether the reward of each row is not that of its terms. False where a number is not finite:
     `column_findings` names these."""
-    with np.errstate(invalid="ignore"):
-        expected = np.asarray(env.reward(terms, action, task))
-        scale = np.maximum(np.abs(terms).max(axis=1, initial=1.0), np.abs(expected))
-        return np.abs(stored - expected) > tolerance * scale
+    stored, wide, action = (column.astype(np.float64) for column in (reward, terms, action))
+
+    def differs(rows: np.ndarray, terms: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            expected = np.asarray(env.reward(terms, action[rows], task))
+            scale = np.maximum(np.abs(terms).max(axis=1, initial=1.0), np.abs(expected))
+            return np.abs(stored[rows] - expected) > tolerance * scale
+
+    wrong = differs(np.arange(len(stored)), wide)
+    rows = np.flatnonzero(wrong)
+    if len(rows) and terms.shape[1]:
+        last_place = np.spacing(np.abs(terms[rows])).astype(np.float64)
+        signs = itertools.product((-1.0, 1.0), repeat=terms.shape[1])
+        around = np.stack([differs(rows, wide[rows] + np.array(s) * last_place) for s in signs])
+        # One unit around, twice what rounding moves, a border has right and wrong terms; a wrong
+        # reward is wrong for all of them.
+        wrong[rows] = around.all(axis=0) | ~around.any(axis=0)
+    return wrong
+
+
+def _where(check: Callable[..., np.ndarray], *columns: np.ndarray) -> np.ndarray:
+    """The rows of columns of equal length for which `check` of a block of them is true."""
+    blocks = range(0, len(columns[0]), BLOCK_ROWS)
+    found = [
+        first + np.flatnonzero(check(*(column[first : first + BLOCK_ROWS] for column in columns)))
+        for first in blocks
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def record(folder: Path, manifest: Manifest, report: Report) -> Manifest:
@@ -292,8 +303,7 @@ class _Checker:
     index: int
     columns: Mapping[str, np.ndarray]
 
-    def _rows(self, field: str, wrong: ArrayLike, problem: str) -> list[Finding]:
-        rows = np.flatnonzero(wrong)
+    def _rows(self, field: str, rows: np.ndarray, problem: str) -> list[Finding]:
         if not len(rows):
             return []
         others = f" (and in {len(rows) - 1} more rows)" if len(rows) > 1 else ""
@@ -304,43 +314,56 @@ class _Checker:
         findings = []
         for name, column in self.columns.items():
             if column.dtype.name in FLOATS:
-                wrong = ~np.isfinite(column.reshape(len(column), -1)).all(axis=1)
-                findings += self._rows(name, wrong, "NaN or infinity")
+                findings += self._rows(name, _where(_not_finite, column), "NaN or infinity")
         return findings
 
     def boundaries(self) -> list[Finding]:
         starts = self.columns["episode_start"]
         lengths = np.diff(starts)
-        edges = np.zeros(len(starts), bool)
-        edges[[0, -1]] = starts[0] != 0, starts[-1] != len(self.columns["reward"])
+        ends = np.array([0, len(starts) - 1])
+        edges = ends[[starts[0] != 0, starts[-1] != len(self.columns["reward"])]]
         name, too_long = "episode_start", f"an episode longer than the horizon {self.horizon}"
         return (
             self._rows(name, edges, "the episodes do not cover the rows from 0 to the last")
-            + self._rows(name, lengths <= 0, "not increasing: an episode without a row")
-            + self._rows(name, lengths > self.horizon, too_long)
+            + self._rows(
+                name, np.flatnonzero(lengths <= 0), "not increasing: an episode without a row"
+            )
+            + self._rows(name, np.flatnonzero(lengths > self.horizon), too_long)
         )
 
     def actions(self) -> list[Finding]:
-        outside = (np.abs(self.columns["action"]) > 1).any(axis=1)
-        return self._rows("action", outside, "outside [-1, 1]")
+        return self._rows("action", _where(_outside, self.columns["action"]), "outside [-1, 1]")
 
     def ends(self) -> list[Finding]:
         terminated, truncated = self.columns["terminated"], self.columns["truncated"]
         last = np.zeros(len(terminated), bool)
         last[self.columns["episode_start"][1:] - 1] = True
-        unexplained = last & ~(terminated | truncated)
+        early = "set within an episode"
+        unexplained = _where(lambda last, t, u: last & ~(t | u), last, terminated, truncated)
         return (
-            self._rows("terminated", terminated & ~last, "set within an episode")
-            + self._rows("truncated", truncated & ~last, "set within an episode")
+            self._rows("terminated", _where(_without, terminated, last), early)
+            + self._rows("truncated", _where(_without, truncated, last), early)
             + self._rows(
                 "truncated", unexplained, "an episode ends neither terminated nor truncated"
             )
         )
 
 
+def _not_finite(column: np.ndarray) -> np.ndarray:
+    return np.asarray(~np.isfinite(column.reshape(len(column), -1)).all(axis=1))
+
+
+def _outside(action: np.ndarray) -> np.ndarray:
+    return np.asarray((np.abs(action) > 1).any(axis=1))
+
+
+def _without(flag: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return flag & ~other
+
+
 def episode_returns(reward: np.ndarray, episode_start: np.ndarray) -> np.ndarray:
     """Undiscounted sum of rewards of every episode, float64 [episodes]."""
-    return np.add.reduceat(reward.astype(np.float64), episode_start[:-1])
+    return np.add.reduceat(reward, episode_start[:-1], dtype=np.float64)
 
 
 def return_statistics(returns: np.ndarray) -> tuple[float, float, float]:
