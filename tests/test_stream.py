@@ -11,6 +11,8 @@ from omrl import metatrain
 from omrl.chunk import BLOCK, Layout, init_states, place, train_chunk
 from omrl.data.device import load
 from omrl.data.host import open_host
+from omrl.errors import InputError
+from omrl.results import EvalResult
 
 SEEDS = np.array([3, 8])
 LAYOUT = Layout.of(jax.devices("cpu")[:1], len(SEEDS))
@@ -49,3 +51,24 @@ def test_bits_are_those_of_data_on_the_device(problem, algorithm):
         found = after(algorithm, streamed, tasks, lengths)
         for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("placement", ["host", "auto"])
+def test_a_whole_run(cheetah_data, cheetah_run, tmp_path, monkeypatch, placement):
+    if placement == "auto":
+        monkeypatch.setattr(metatrain, "free_memory", lambda device: 1000)
+    said = []
+    config, path = tiny_cheetah.config(), tmp_path / "run"
+    metatrain.start(config, cheetah_data, path, placement=placement, report=said.append, quiet=True)
+    assert said[0].startswith("data on the disk; on the device it would take 1 MB")
+    found, expected = (
+        EvalResult.load(run / "eval" / "step-00000003.npz") for run in (path, cheetah_run)
+    )
+    np.testing.assert_array_equal(found.returns, expected.returns)
+
+
+def test_data_that_does_not_fit_is_not_put_on_the_device(cheetah_data, tmp_path, monkeypatch):
+    monkeypatch.setattr(metatrain, "free_memory", lambda device: 1000)
+    with pytest.raises(InputError, match=r"placement: device, but the data takes .* 0 MB free"):
+        metatrain.start(tiny_cheetah.config(), cheetah_data, tmp_path / "run", placement="device")
+    assert not (tmp_path / "run").exists()

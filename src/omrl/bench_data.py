@@ -30,8 +30,8 @@ from omrl.presets import preset
 PRESET = "macaw-cheetah-vel"
 EPISODES_AT_ONCE = 1000
 """Written in one piece."""
-RESIDENT = Slice.parse("last-500")
-"""The part of every lifetime that training on the device is measured with."""
+RESIDENT_EPISODES = 500
+"""Of every task, at most, in what training on the device is measured with."""
 ROUNDS = 5
 
 
@@ -78,9 +78,9 @@ def bench_data(
         length = max(1, int(4 / training.measure(on_disk, 4) * seconds))
         training.measure(on_disk, length)
         anonymous = peak()
-    resident = place(
-        load(dataset.view(RESIDENT), tasks, discount=discount), training.layout.replicated
-    )
+    episodes = min(RESIDENT_EPISODES, *(task.episodes for task in dataset.manifest.tasks))
+    part = dataset.view(Slice.parse(f"last-{episodes}"))
+    resident = place(load(part, tasks, discount=discount), training.layout.replicated)
     training.measure(resident, length)
     rounds = np.array(
         [[length / training.measure(data, length) for data in (on_disk, resident)]

@@ -1,10 +1,11 @@
-"""`omrl bench macaw | envs`: the speed of meta-training, or of environments, on this machine."""
+"""`omrl bench macaw | envs | data`: speed of training, of environments, of large data, here."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -44,19 +45,59 @@ class EnvsOptions:
     """Print one JSON object per family and size, in a list."""
 
 
+@dataclass(frozen=True)
+class DataOptions:
+    """Measure training on synthetic data that stays on the disk beside data on the device."""
+
+    folder: Path
+    """Where the dataset is; it is written if it is not there, 120 bytes per transition."""
+    transitions: Annotated[int, Range(8000, 10**10)] = 1_000_000
+    """Of a dataset to write."""
+    seconds: Seconds = 5.0
+    """Length of one of the five rounds, of each of the two compared."""
+    compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
+    json: bool = False
+    """Print one JSON object."""
+
+
+NAMES = ("macaw", "envs", "data")
+
+
 def main(arguments: Sequence[str], command: str) -> None:
-    """`omrl bench macaw|envs …`."""
+    """`omrl bench macaw|envs|data …`."""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
-        print("usage: omrl bench macaw|envs …; omrl bench NAME --help tells more")
+        print(f"usage: omrl bench {'|'.join(NAMES)} …; omrl bench NAME --help tells more")
         if not arguments:
-            raise InputError("say what to measure: omrl bench macaw|envs")
+            raise InputError(f"say what to measure: omrl bench {'|'.join(NAMES)}")
     elif name == "macaw":
         macaw(parse(MacawOptions, "bench macaw", rest))
     elif name == "envs":
         envs(parse(EnvsOptions, "bench envs", rest))
+    elif name == "data":
+        data(parse(DataOptions, "bench data", rest))
     else:
-        raise InputError(f"nothing to measure named {name!r}; {nearest(name, ('macaw', 'envs'))}")
+        raise InputError(f"nothing to measure named {name!r}; {nearest(name, NAMES)}")
+
+
+def data(options: DataOptions) -> None:
+    """Print what a dataset on the disk costs."""
+    from omrl.bench_data import bench_data
+
+    result = bench_data(
+        options.folder, options.transitions, options.compute.resolve(), seconds=options.seconds
+    )
+    if options.json:
+        print_json(dataclasses.asdict(result))
+        return
+    print(
+        f"{result.transitions:,} transitions ({result.bytes_on_disk / 1e9:.1f} GB) on "
+        f"{result.device}: opened in {result.open_s:.2f} s, validated in "
+        f"{result.validate_s:.1f} s, read for training in {result.load_s:.1f} s; "
+        f"{result.disk_updates_per_s:,.1f} updates/s on the disk, "
+        f"{result.device_updates_per_s:,.1f} on the device (ratio {result.ratio:.2f}); "
+        f"{result.anonymous_bytes / 2**30:.2f} GiB of memory beside that of files"
+    )
 
 
 def envs(options: EnvsOptions) -> None:

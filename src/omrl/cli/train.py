@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -45,6 +45,9 @@ class TrainOptions:
     """Folder of the new run."""
     config: Annotated[RunConfig, tyro.conf.arg(name="")]
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
+    placement: Literal["auto", "device", "host"] = "auto"
+    """Where the data is while it trains; it changes no number. auto takes the device if the data
+    takes at most half of its free memory, host leaves it on the disk."""
     wandb: bool = False
     """Log to Weights & Biases as well (extra [wandb])."""
     quiet: bool = False
@@ -62,6 +65,7 @@ class ResumeOptions:
     data: Path | None = None
     """Where its dataset is now, if it was moved."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
+    placement: Literal["auto", "device", "host"] = "auto"
     wandb: bool = False
     quiet: bool = False
     json: bool = False
@@ -123,6 +127,7 @@ def _how(options: TrainOptions | ResumeOptions, command: str) -> dict[str, Any]:
     return {
         "command": command,
         "devices": options.compute.resolve(),
+        "placement": options.placement,
         "report": lambda text: None if options.quiet else print(text, file=sys.stderr),
         "wandb": options.wandb,
         "quiet": options.quiet,

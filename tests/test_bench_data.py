@@ -1,0 +1,42 @@
+"""The benchmark of large data runs, and measures what it names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import tiny_cheetah
+from omrl import bench_data
+from omrl.cli import main
+from omrl.data.store import open_dataset
+from omrl.presets import PRESETS
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    preset = replace(PRESETS["macaw-cheetah-vel"], config=tiny_cheetah.config())
+    monkeypatch.setattr(bench_data, "preset", lambda name: preset)
+
+
+def test_it_writes_a_dataset_and_measures_it(tiny, tmp_path, capsys):
+    folder = tmp_path / "large"
+    arguments = ["bench", "data", "--folder", str(folder), "--transitions", "16000"]
+    assert main([*arguments, "--seconds", "0.01", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["transitions"] == 16000
+    assert found["ratio"] > 0.01
+    assert found["anonymous_bytes"] > 2**26
+    dataset = open_dataset(folder)
+    assert dataset.manifest.validation["reward"] == "checked"
+    assert found["bytes_on_disk"] == sum(
+        column.num_bytes for task in dataset.manifest.tasks for column in task.columns.values()
+    )
+    assert main([*arguments, "--seconds", "0.01"]) == 0
+    assert "16,000 transitions" in capsys.readouterr().out
+
+
+def test_a_dataset_is_whole_or_not_there(tiny, tmp_path, capsys):
+    assert main(["bench", "data", "--folder", str(tmp_path), "--transitions", "16000"]) == 2
+    assert "not a dataset" in capsys.readouterr().err
