@@ -13,10 +13,12 @@ from omrl.errors import InputError, reason, system_error
 
 
 @contextmanager
-def reading(path: Path, fix: str) -> Iterator[None]:
+def reading(path: Path | str, fix: str) -> Iterator[None]:
     """Turns whatever a library raises for a file that it cannot read into one line with `fix`."""
     try:
         yield
+    except InputError:
+        raise
     except Exception as error:  # numpy, zipfile, zlib and safetensors raise many kinds
         # Where the system cannot open the file, it names it.
         if isinstance(error, OSError) and error.filename is not None:
