@@ -11,7 +11,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "omrl needs Python 3.11 or later: make PYTHON=/path/to/python3.11" >&2; exit 2; }
-	@echo "installing into $(VENV): about 700 MB, one to three minutes"
+	@echo "installing into $(VENV): about 900 MB, one to three minutes"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import foreign
 import jax
 import numpy as np
 import pytest
@@ -27,6 +29,8 @@ from omrl.data.collect.storage import NAME as CHECKPOINT
 from omrl.data.collect.storage import Checkpoint, load_checkpoint
 from omrl.data.dataset import Dataset
 from omrl.data.device import byte_budget
+from omrl.data.formats import FORMATS
+from omrl.data.formats.source import STATEMENT, Request, read_statement, statement_of
 from omrl.data.slice import Slice
 from omrl.data.store import create, open_dataset
 from omrl.envs.base import EnvSpec
@@ -131,6 +135,53 @@ def of_spec(folder: Path) -> Damageable:
     return Damageable(file, lambda: EnvSpec.from_json(file.read_text("utf-8", "replace")))
 
 
+def of_statement(folder: Path) -> Damageable:
+    file, data = folder / STATEMENT, dataset(folder)
+    file.write_text(json.dumps(statement_of(data, data.manifest.tasks).to_json()))
+    return Damageable(file, lambda: read_statement(file))
+
+
+def of_foreign(name: str, pattern: str, make: Callable[[Path, Any], None]) -> Callable:
+    """A file of another program's source, to which `pattern` leads from where that is."""
+
+    def made(folder: Path) -> Damageable:
+        source = folder / "source"
+        make(source, {0: lifetime(PointEnv(), 0, [5, 5, 5, 5])})
+        module, request = FORMATS[name].load(), Request(PointEnv().spec, 5)
+
+        def read() -> None:
+            if name == "minari":
+                module.stated(source)
+            for task in module.read(source, request):
+                for _ in task.read():
+                    pass
+
+        return Damageable(min(folder.glob(pattern)), read)
+
+    return made
+
+
+def oyster(source: Path, columns: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        source.write_bytes(pickle.dumps(foreign.oyster_buffer(patch, columns)))
+
+
+FOREIGN: dict[str, Callable[[Path], Damageable]] = {
+    "macaw": of_foreign("macaw", "source/*.hdf5", lambda f, c: foreign.macaw(f, c, [0.5])),
+    "macaw-task": of_foreign("macaw", "source/*.pkl", lambda f, c: foreign.macaw(f, c, [0.5])),
+    "oyster": of_foreign("rlkit", "source", oyster),
+    "smac": of_foreign("smac", "source/*.npy", lambda f, c: foreign.smac(f, c, [0.5])),
+    "focal": of_foreign("focal", "source/*/*.npy", foreign.focal),
+    "borel": of_foreign("borel", "source/*/*.npy", lambda f, c: foreign.borel(f, c, [0.5])),
+    "d4rl": of_foreign("d4rl", "source", lambda f, c: foreign.d4rl(f, c[0])),
+    "npz": of_foreign("npz", "source/*/*.npz", foreign.npz),
+    "minari": of_foreign("minari", "source/*.hdf5", lambda f, c: foreign.minari_hdf5(f, c[0])),
+    "arrow": of_foreign("minari", "source/0/*.arrow", lambda f, c: foreign.minari_arrow(f, c[0])),
+    "minari-json": of_foreign(
+        "minari", "source/*.json", lambda f, c: foreign.minari_arrow(f, c[0])
+    ),
+}
+
 KINDS: dict[str, Callable[[Path], Damageable]] = {
     "manifest": of_dataset("manifest.json"),
     "column": of_dataset("task-000/obs.npy"),
@@ -144,8 +195,13 @@ KINDS: dict[str, Callable[[Path], Damageable]] = {
     "collection": of_checkpoint,
     "agents": of_agents,
     "spec": of_spec,
+    "statement": of_statement,
+    **FOREIGN,
 }
-JSON = ("manifest", "policy-json", "log", "config", "versions", "spec")
+JSON = (
+    *("manifest", "policy-json", "log", "config", "versions", "spec"),
+    *("statement", "minari-json"),
+)
 
 
 # --- Bytes ---
@@ -181,7 +237,7 @@ def damage_everywhere(damaged: Damageable, count: int, last: int = 0) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_damaged_bytes(tmp_path, name):
-    archive = name in ("evaluation", "collection", "agents")
+    archive = name in ("evaluation", "collection", "agents", "npz")
     # Of an archive, the directory is at the end.
     damage_everywhere(KINDS[name](tmp_path), 25, 100 if archive else 0)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 
+import foreign
 import pytest
 from points import BEHAVIOUR, LENGTHS, PointEnv, lifetime
 
+from omrl.data.exchange import import_dataset
 from omrl.data.store import create
 
 
@@ -41,3 +43,21 @@ def dataset(tmp_path, env, columns):
     for index, task in columns.items():
         writer.write_task(index, behaviour=BEHAVIOUR, **task)
     return writer.finish()
+
+
+@pytest.fixture
+def load(tmp_path, env):
+    """Import a source into a fresh dataset."""
+
+    def load(source, format, **options):
+        return import_dataset(
+            source, tmp_path / "imported", format, command="test", env=env, **options
+        )
+
+    return load
+
+
+@pytest.fixture
+def lifetimes(columns):
+    """What formats without terms can hold."""
+    return foreign.without_terms(columns)
