@@ -1,4 +1,4 @@
-"""`omrl data info | validate | slice`: look at a dataset, check it, cut a smaller one from it."""
+"""`omrl data info | validate | slice | import | export`: look at, check, cut, exchange datasets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Literal
 from tyro.conf import Positional
 
 from omrl import bundled
+from omrl.cli.data_exchange import ExportOptions, ImportOptions, run_export, run_import
 from omrl.cli.options import as_options, parse
 from omrl.data import manifest as manifests
 from omrl.data import validate as validation
@@ -24,7 +25,7 @@ from omrl.errors import InputError, nearest
 from omrl.ranges import Count
 from omrl.tables import parameter_cells, parameter_names, print_grid
 
-_COMMANDS = ("info", "validate", "slice")
+_COMMANDS = ("info", "validate", "slice", "import", "export")
 
 
 @dataclass(frozen=True)
@@ -106,18 +107,25 @@ def slice_dataset(options: SliceOptions) -> None:
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    """`omrl data info|validate|slice …`."""
+    """`omrl data info|validate|slice|import|export …`."""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
-        print("usage: omrl data info|validate|slice …; omrl data COMMAND --help tells more")
+        names = "|".join(_COMMANDS)
+        print(f"usage: omrl data {names} …; omrl data COMMAND --help tells more")
         if not arguments:
-            raise InputError("name a command: omrl data info|validate|slice")
+            raise InputError(f"name a command: omrl data {names}")
     elif name == "info":
         info(parse(InfoOptions, "data info", rest))
     elif name == "validate":
         validate(parse(ValidateOptions, "data validate", rest))
     elif name == "slice":
         slice_dataset(parse(SliceOptions, "data slice", rest))
+    elif name == "import":
+        options = parse(ImportOptions, "data import", rest)
+        result = run_import(options)
+        _print_manifest(result.path, result.manifest, options.json)
+    elif name == "export":
+        run_export(parse(ExportOptions, "data export", rest))
     else:
         raise InputError(f"no command data {name!r}; {nearest(name, _COMMANDS)}")
 
