@@ -37,6 +37,17 @@ def test_it_writes_a_dataset_and_measures_it(tiny, tmp_path, capsys):
     assert "16,000 transitions" in capsys.readouterr().out
 
 
-def test_a_dataset_is_whole_or_not_there(tiny, tmp_path, capsys):
-    assert main(["bench", "data", "--folder", str(tmp_path), "--transitions", "16000"]) == 2
-    assert "not a dataset" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        (".", "not a dataset"),
+        ("bundled:cheetah", "did you mean bundled:cheetah-vel"),
+        ("short", "task 0: batch 'inner' needs 256 rows"),
+    ],
+)
+def test_data_that_cannot_be_trained_on(tmp_path, monkeypatch, capsys, folder, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "data", "--folder", folder, "--transitions", "8000"]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1

@@ -75,6 +75,7 @@ def test_what_the_data_does_not_have(data, tmp_path, changes, message):
         ([[np.nan]], {}, "must be finite"),
         ([[0.1]], {"train": (0, 1)}, "split 'train' has task 1; tasks are 0 to 0"),
         ([[0.1]], {"train": (-1,)}, "split 'train' has task -1"),
+        ([["fast"]], {}, "must be numbers"),
         ([[0.1], [0.2]], {"train": (0, 1, 0)}, "split 'train' has a task twice"),
     ],
 )

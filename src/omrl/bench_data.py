@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from omrl import metatrain
+from omrl import bundled, metatrain
 from omrl.chunk import Layout, init_states, place, train_chunk
 from omrl.data import store, validate
 from omrl.data.device import DeviceData, load
@@ -26,6 +26,7 @@ from omrl.data.slice import Slice
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
 from omrl.presets import preset
+from omrl.train import check_data
 
 PRESET = "macaw-cheetah-vel"
 EPISODES_AT_ONCE = 1000
@@ -65,16 +66,19 @@ def bench_data(
     """
     config = preset(PRESET).config
     env = registry.make(config.env)
+    folder = bundled.resolve(folder)
     if not folder.exists():
         write_synthetic(folder, env, transitions)
     with _anonymous_memory() as peak:
         open_s, dataset = _timed(lambda: store.open_dataset(folder))
+        store.check_mdp(folder, dataset.manifest, env)
         validate_s, report = _timed(lambda: validate.validate(folder, dataset.manifest, env))
         validate.raise_first(folder, report.findings)
         problem = metatrain.open_problem(config, folder)
         tasks, discount = problem.train_tasks, config.discount
-        load_s, on_disk = _timed(lambda: open_host(dataset, tasks, discount=discount))
         training = _Training(problem, devices)
+        load_s, on_disk = _timed(lambda: open_host(dataset, tasks, discount=discount))
+        check_data(training.algorithm, on_disk.num_rows.tolist(), training.tasks)
         length = max(1, int(4 / training.measure(on_disk, 4) * seconds))
         training.measure(on_disk, length)
         anonymous = peak()
@@ -106,11 +110,11 @@ class _Training:
     """One seed of the preset."""
 
     def __init__(self, problem: metatrain.Problem, devices: Sequence[Any]):
-        algorithm = metatrain.build(problem.config, metatrain.measure_spec(problem))
-        (self.stage,) = algorithm.stages()
+        self.algorithm = metatrain.build(problem.config, metatrain.measure_spec(problem))
+        (self.stage,) = self.algorithm.stages()
         self.layout = Layout.of(devices, 1)
         self.tasks = np.array(problem.train_tasks)
-        self.states = init_states(algorithm, self.layout, np.zeros(1, np.int32))
+        self.states = init_states(self.algorithm, self.layout, np.zeros(1, np.int32))
 
     def measure(self, data: DeviceData | HostData, num_updates: int) -> float:
         """Seconds of so many updates; compiled before."""

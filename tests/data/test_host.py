@@ -74,11 +74,17 @@ def test_returns_are_cached_once(dataset, monkeypatch):
         open_host(dataset, TASKS, discount=0.8)
 
 
-@pytest.mark.parametrize("damage", [b"", b"nonsense", None])
+def flipped(content: bytes) -> bytes:
+    return content[:150] + bytes([content[150] ^ 1]) + content[151:]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda c: b"", lambda c: b"nonsense", lambda c: c[:-4], flipped, lambda c: c + b"x"]
+)
 def test_a_damaged_cache_is_made_again(dataset, damage):
     expected = [np.array(task.mc_return) for task in open_host(dataset, TASKS, discount=0.9).tasks]
     for path in (dataset.path / CACHE).iterdir():
-        path.write_bytes(path.read_bytes()[:-4] if damage is None else damage)
+        path.write_bytes(damage(path.read_bytes()))
     found = open_host(dataset, TASKS, discount=0.9).tasks
     for task, returns in zip(found, expected, strict=True):
         np.testing.assert_array_equal(task.mc_return, returns)

@@ -1,7 +1,10 @@
 """The Gymnasium faces of the same MDPs."""
 
+import copy
+import pickle
 import subprocess
 import sys
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -174,3 +177,90 @@ def test_terminated_environments_restart_alone(monkeypatch):
     assert ends > 10
     fast.close()
     slow.close()
+
+
+# --- What is refused changes nothing; copies go on alike ---
+
+WALKER = "omrl/walker-params.macaw-v1"
+
+
+@pytest.mark.parametrize("env_id", [POINT, WALKER])
+def test_a_refused_action_draws_nothing(env_id):
+    def rollout(with_refusal):
+        vector = gymnasium.make_vec(env_id, num_envs=2, max_episode_steps=2)
+        vector.reset(seed=0)
+        good = np.zeros(vector.action_space.shape, np.float32)
+        # Both episodes end with the second step, so the third one resets; the fourth is a step.
+        for _ in range(2):
+            vector.step(good)
+        if with_refusal:
+            vector.step(np.full_like(good, np.nan))  # Ignored by environments that are reset.
+        else:
+            vector.step(good)
+        if with_refusal:
+            with pytest.raises(ValueError, match="not finite"):
+                vector.step(np.full_like(good, np.nan))
+        obs, *_, infos = vector.step(good)
+        vector.close()
+        return obs, infos["task_index"]
+
+    assert data_equivalence(rollout(True), rollout(False), exact=True)
+
+
+def test_a_refused_action_of_one_does_not_reset_another():
+    vector = gymnasium.make_vec(WALKER, num_envs=2)
+    vector.reset(seed=0)
+    vector.unwrapped._ended[0] = True
+    before = vector.unwrapped._task_index.copy()
+    action = np.zeros((2, 6), np.float32)
+    action[1] = np.nan
+    with pytest.raises(ValueError, match="environment 1 is not finite"):
+        vector.step(action)
+    np.testing.assert_array_equal(vector.unwrapped._task_index, before)
+    vector.close()
+
+
+@pytest.mark.parametrize("make_env", [gymnasium.make, partial(gymnasium.make_vec, num_envs=2)])
+def test_a_refused_reset_seeds_nothing(make_env):
+    def after(*refused):
+        env = make_env(POINT)
+        env.reset(seed=5)
+        for seed, options in refused:
+            with pytest.raises(InputError):
+                env.reset(seed=seed, options=options)
+        obs, _ = env.reset()
+        env.close()
+        return obs
+
+    expected = after()
+    np.testing.assert_array_equal(after((7, {"task": 10**9}), (7, {"tsak": 1})), expected)
+
+
+def pickled(env):
+    return pickle.loads(pickle.dumps(env))  # noqa: S301 - its own bytes
+
+
+@pytest.mark.parametrize("env_id", [VEL, WALKER, POINT])
+@pytest.mark.parametrize("make_env", [gymnasium.make, partial(gymnasium.make_vec, num_envs=2)])
+@pytest.mark.parametrize("twin", [copy.deepcopy, pickled])
+def test_a_copy_goes_on_alike(env_id, make_env, twin):
+    env = make_env(env_id)
+    env.reset(seed=3)
+    env.action_space.seed(0)
+    env.step(env.action_space.sample())
+    other = twin(env)
+    action = env.action_space.sample()
+    assert data_equivalence(env.step(action), other.step(action), exact=True)
+    env.close()
+    other.close()
+
+
+@pytest.mark.parametrize("env_id", [VEL, POINT])
+@pytest.mark.parametrize("make_env", [gymnasium.make, partial(gymnasium.make_vec, num_envs=2)])
+def test_a_closed_environment_does_not_step(env_id, make_env):
+    env = make_env(env_id)
+    env.reset(seed=0)
+    action = env.action_space.sample()
+    env.close()
+    with pytest.raises(RuntimeError, match="call reset before the first step"):
+        env.step(action)

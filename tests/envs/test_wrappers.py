@@ -263,3 +263,41 @@ def test_the_code_of_the_page_runs(capsys):
     assert names["obs"].shape == (22,)
     # One reward r: mean 4 r / 5, variance 1 / 5.
     assert names["obs"][21] == pytest.approx(-np.log(5))
+
+
+@pytest.mark.parametrize("tasks", [[], [0, 0], [-1], [100], np.array([0.5])])
+def test_tasks_that_are_none(tasks):
+    env = gymnasium.make("omrl/point-robot.oyster-v1")
+    with pytest.raises(
+        InputError, match=r"tasks must be one or more|must be an index from 0 to 99"
+    ):
+        append_task(env, tasks)
+
+
+def test_indices_of_tasks_may_be_an_array():
+    env = append_task(gymnasium.make("omrl/point-robot.oyster-v1", task=4), np.array([3, 4]))
+    np.testing.assert_array_equal(env.reset(seed=0)[0][-2:], [0, 1])
+
+
+def test_other_environments_have_no_tasks():
+    with pytest.raises(InputError, match="only the environments of omrl have tasks"):
+        append_task(gymnasium.make("CartPole-v1"), [0]).reset(seed=0)
+
+
+def test_a_refused_reset_does_not_begin_a_trial():
+    def tasks(refused):
+        env = append_belief(
+            gymnasium.make("omrl/point-robot.oyster-v1"),
+            [0.0],
+            lambda belief, *_: belief,
+            episodes_per_trial=2,
+        )
+        found = []
+        for episode in range(6):
+            found.append(env.reset(seed=0 if episode == 0 else None)[1]["task_index"])
+            if refused and episode == 1:
+                with pytest.raises(InputError):
+                    env.reset(options={"task": 10**9})
+        return found
+
+    assert tasks(True) == tasks(False)

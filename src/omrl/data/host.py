@@ -9,6 +9,9 @@ in the dataset's folder.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
+import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,7 +29,8 @@ from omrl.files import atomic_write
 from omrl.types import Batch
 
 CACHE = "cache"
-"""Folder of derived columns in that of the dataset. It may be deleted."""
+"""Folder of derived columns in that of the dataset. It may be deleted. Behind the array each file
+has the sha256 of all before, since nothing else vouches for it."""
 
 BLOCK_ROWS = 2**20
 """Whole episodes of about so many rows are held in memory at a time."""
@@ -139,25 +143,43 @@ def _mc_return(
         path = folder / CACHE / f"{task.record.folder}-mc-return-{discount!r}-{of}.npy"
         with contextlib.suppress(OSError):
             if not _holds(path, task.record.transitions):
-                with atomic_write(path) as file:
-                    header = {"descr": "<f4", "fortran_order": False}
-                    shape = {"shape": (task.record.transitions,)}
-                    np.lib.format.write_array_header_1_0(file, header | shape)
-                    for block in _mc_blocks(task, discount):
-                        file.write(block.tobytes())
+                _write_cache(path, task, discount)
             return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     return np.concatenate(list(_mc_blocks(task, discount)))
 
 
+def _write_cache(path: Path, task: TaskData, discount: float) -> None:
+    header = io.BytesIO()
+    fields = {"descr": "<f4", "fortran_order": False, "shape": (task.record.transitions,)}
+    np.lib.format.write_array_header_1_0(header, fields)
+    digest = hashlib.sha256()
+    with atomic_write(path) as file:
+        blocks = (block.tobytes() for block in _mc_blocks(task, discount))
+        for part in itertools.chain([header.getvalue()], blocks):
+            digest.update(part)
+            file.write(part)
+        file.write(digest.digest())
+
+
 def _holds(path: Path, num_rows: int) -> bool:
-    """Whether the file is a whole column of that length."""
+    """Whether the file is a whole column of that length, as it was written."""
     if not path.is_file():
         return False
     with contextlib.suppress(ValueError):
         shape, dtype, offset = read_header(path)
         size = offset + dtype.itemsize * num_rows
-        return (shape, dtype) == ((num_rows,), np.float32) and path.stat().st_size == size
+        whole = path.stat().st_size == size + hashlib.sha256().digest_size
+        return whole and (shape, dtype) == ((num_rows,), np.float32) and _is_intact(path, size)
     return False
+
+
+def _is_intact(path: Path, size: int) -> bool:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while size and (block := file.read(min(size, 1 << 20))):
+            digest.update(block)
+            size -= len(block)
+        return file.read() == digest.digest()
 
 
 def _mc_blocks(task: TaskData, discount: float) -> Iterator[Float32[np.ndarray, " rows"]]:

@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
+from numpy.typing import ArrayLike
 
 from omrl.config import from_json, parse_json
 from omrl.errors import InputError
@@ -144,18 +145,19 @@ class TaskEnv(abc.ABC):
 
     def with_tasks(
         self,
-        tasks: np.ndarray,
+        tasks: ArrayLike,
         splits: Mapping[str, Sequence[int]],
     ) -> TaskEnv:
         """The same MDP with other tasks, [task, parameter], and named lists of their indices.
 
         Raises `InputError` for bad ones.
         """
+        tasks = np.asarray(tasks)
         self.check_tasks(tasks)
         for name, indices in splits.items():
-            wrong = [index for index in indices if not 0 <= index < len(tasks)]
+            wrong = [index for index in indices if index not in range(len(tasks))]
             if wrong or len(set(indices)) < len(indices):
-                what = f"task {wrong[0]}" if wrong else "a task twice"
+                what = f"task {wrong[0]!r}" if wrong else "a task twice"
                 raise InputError(f"split {name!r} has {what}; tasks are 0 to {len(tasks) - 1}")
         table = tuple(tuple(map(float, task)) for task in tasks)
         named = tuple((name, tuple(map(int, indices))) for name, indices in splits.items())
@@ -164,6 +166,8 @@ class TaskEnv(abc.ABC):
     def check_tasks(self, tasks: np.ndarray) -> None:
         """Raises `InputError` unless these are tasks of this family, at least one."""
         spec = self.spec
+        if tasks.dtype.kind not in "fiu":
+            raise InputError(f"tasks of {spec.id} must be numbers, not {tasks.dtype}")
         if tasks.ndim != 2 or not len(tasks) or tasks.shape[1] != len(spec.task_names):
             raise InputError(
                 f"tasks of {spec.id} must have shape (at least 1, {len(spec.task_names)}), "

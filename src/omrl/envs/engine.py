@@ -54,17 +54,24 @@ def advance(
 
     Raises ValueError for an action that is not finite, SimulationError where physics diverged.
     """
-    rounded = np.asarray(action, np.float32)
-    if not np.isfinite(rounded[active]).all():
-        row = np.flatnonzero(active & ~np.isfinite(rounded).all(axis=1))[0]
-        raise ValueError(f"action of environment {row} is not finite: {rounded[row].tolist()}")
-    clipped = np.clip(rounded.astype(np.float64), -1.0, 1.0)
+    check_actions(action, active)
+    clipped = np.clip(np.asarray(action, np.float32).astype(np.float64), -1.0, 1.0)
     next_states = physics.step(states, clipped, tasks, active)
     terms = np.where(active[:, None], env.terms(states, clipped, next_states), 0.0)
     reward = np.where(active, env.reward(terms, clipped, tasks), 0.0).astype(np.float32)
     return Transition(
         next_states, env.observe(next_states), reward, env.terminated(next_states), terms
     )
+
+
+def check_actions(action: np.ndarray, active: Bool[np.ndarray, " env"]) -> None:
+    """ValueError for an action of an active environment that is not finite in float32."""
+    with np.errstate(over="ignore"):
+        rounded = np.asarray(action, np.float32)
+    wrong = active & ~np.isfinite(rounded).all(axis=1)
+    if wrong.any():
+        row = np.flatnonzero(wrong)[0]
+        raise ValueError(f"action of environment {row} is not finite: {rounded[row].tolist()}")
 
 
 def check_shape(action: np.ndarray, expected: tuple[int, ...]) -> None:

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from omrl.envs.base import EnvSpec, TaskEnv
-from omrl.envs.engine import advance, available_cpus, check_shape
+from omrl.envs.engine import advance, available_cpus, check_actions, check_shape
 from omrl.envs.registry import make
 from omrl.errors import InputError
 
@@ -31,10 +31,8 @@ def _action_space(spec: EnvSpec) -> spaces.Box:
     return spaces.Box(-1.0, 1.0, (spec.act_dim,), np.float32)
 
 
-def _checked(env: TaskEnv, task: Any) -> int | None:
-    """`task` as an index of the canonical tasks, or None. InputError for anything else."""
-    if task is None:
-        return None
+def task_index(env: TaskEnv, task: Any) -> int:
+    """`task` as an index of the canonical tasks. InputError for anything else."""
     whole = isinstance(task, int | np.integer) and not isinstance(task, bool)
     num_tasks = len(env.task_table)
     if not whole or not 0 <= task < num_tasks:
@@ -42,6 +40,18 @@ def _checked(env: TaskEnv, task: Any) -> int | None:
             f"task of {env.spec.id} must be an index from 0 to {num_tasks - 1}, not {task!r}"
         )
     return int(task)
+
+
+def _checked(env: TaskEnv, task: Any) -> int | None:
+    return None if task is None else task_index(env, task)
+
+
+def _chosen(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The options of a reset. InputError for any but `task`."""
+    unknown = sorted(map(str, set(options or ()) - {"task"}))
+    if unknown:
+        raise InputError(f"options of reset: no {unknown[0]!r}; there is only 'task'")
+    return options or {}
 
 
 def _begin(env: TaskEnv, task: int | None, rng: np.random.Generator) -> tuple[int, np.ndarray]:
@@ -76,8 +86,8 @@ class GymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode; `options={"task": index}` chooses its task, for this episode only."""
+        task = _checked(self.task_env, _chosen(options).get("task", self._task))
         super().reset(seed=seed)
-        task = _checked(self.task_env, (options or {}).get("task", self._task))
         self._task_index, state = _begin(self.task_env, task, self.np_random)
         self._tasks = self.task_env.tasks[[self._task_index]]
         self._states = state[None]
@@ -100,6 +110,15 @@ class GymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def close(self) -> None:
         """Stop the physics."""
         self._physics.close()
+        self._states = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Threads and scratch memory are made again.
+        return {**self.__dict__, "_physics": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._physics = self.task_env.physics(num_threads=1)
 
     def _info(self) -> dict[str, Any]:
         return {"task": self._tasks[0].copy(), "task_index": self._task_index}
@@ -145,7 +164,8 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         self._ended = np.zeros(num_envs, bool)
         self._rngs = [seeding.np_random()[0] for _ in range(num_envs)]
         self._states: np.ndarray | None = None
-        self.physics = self.task_env.physics(min(threads, num_envs))
+        self._threads = min(threads, num_envs)
+        self.physics = self.task_env.physics(self._threads)
 
     def reset(
         self,
@@ -154,14 +174,16 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         options: Mapping[str, Any] | None = None,
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start all episodes. An int seeds environment n with seed + n; `options`: see `GymEnv`."""
-        if isinstance(seed, int):
-            seed = [seed + index for index in range(self.num_envs)]
+        if isinstance(seed, int | np.integer):
+            seed = [int(seed) + index for index in range(self.num_envs)]
         if seed is not None and len(seed) != self.num_envs:
             raise InputError(f"seed must have {self.num_envs} numbers, not {len(seed)}")
-        for index, own in enumerate(seed or ()):
-            if own is not None:
-                self._rngs[index] = seeding.np_random(own)[0]
-        tasks = self._per_env(options["task"]) if options and "task" in options else self._task
+        options = _chosen(options)
+        tasks = self._per_env(options["task"]) if "task" in options else self._task
+        self._rngs = [
+            old if own is None else seeding.np_random(own)[0]
+            for old, own in zip(self._rngs, seed or [None] * self.num_envs, strict=True)
+        ]
         pairs = zip(tasks, self._rngs, strict=True)
         begun = [_begin(self.task_env, task, rng) for task, rng in pairs]
         self._task_index = np.array([index for index, _ in begun])
@@ -178,12 +200,13 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
             raise RuntimeError("call reset before the first step")
         batch = np.asarray(actions)
         check_shape(batch, (self.num_envs, self.task_env.spec.act_dim))
+        active = ~self._ended
+        check_actions(batch, active)  # Before anything is drawn: what is refused changes nothing.
         states = self._states.copy()
         for index in np.flatnonzero(self._ended):
             self._task_index[index], states[index] = _begin(
                 self.task_env, self._task[index], self._rngs[index]
             )
-        active = ~self._ended
         tasks = self._canonical[self._task_index]
         after = advance(self.task_env, self.physics, states, batch, tasks, active)
         self._states = after.states
@@ -197,6 +220,15 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the physics threads."""
         self.physics.close()
+        self._states = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # As for `GymEnv`.
+        return {**self.__dict__, "physics": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.physics = self.task_env.physics(self._threads)
 
     def _per_env(self, task: Any) -> list[int | None]:
         if isinstance(task, str) or not isinstance(task, Sequence | np.ndarray):

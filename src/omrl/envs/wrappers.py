@@ -28,6 +28,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from jaxtyping import Bool, Float, Float32
 
+from omrl.envs.gym_wrapper import task_index
 from omrl.errors import InputError
 
 AnyEnv = TypeVar("AnyEnv", gymnasium.Env, VectorEnv)
@@ -92,17 +93,28 @@ def _divide(reward: Any, scale: float) -> Any:
 # --- Which task it is ---
 
 
-def append_task(env: AnyEnv, tasks: Sequence[int]) -> AnyEnv:
+def append_task(env: AnyEnv, tasks: Sequence[int] | np.ndarray) -> AnyEnv:
     """Observations get `len(tasks)` more entries: 1 at the place of the episode's task in `tasks`.
 
     All are 0 in a task that is not listed. Give the training tasks: a policy of all of them is
     then told nothing of a test task.
     """
-    if not tasks or len(set(tasks)) != len(tasks):
-        raise InputError(f"tasks must be one or more different indices, not {list(tasks)}")
+    listed = [_index(env, task) for task in tasks]
+    if not listed or len(set(listed)) != len(listed):
+        raise InputError(f"tasks must be one or more different indices, not {listed}")
     if isinstance(env, VectorEnv):
-        return _VectorTaskOneHot(env, tuple(tasks))
-    return _TaskOneHot(env, tasks=tuple(tasks))
+        return _VectorTaskOneHot(env, tuple(listed))
+    return _TaskOneHot(env, tasks=tuple(listed))
+
+
+def _index(env: gymnasium.Env | VectorEnv, task: Any) -> int:
+    """`task` if it may be one of the environment's. InputError for anything else."""
+    known = getattr(env.unwrapped, "task_env", None)
+    if known is not None:
+        return task_index(known, task)
+    if task < 0:  # Gymnasium's own vectors do not tell what they hold.
+        raise InputError(f"tasks must be indices from 0, not {task}")
+    return int(task)
 
 
 class _TaskOneHot(gymnasium.Wrapper, RecordConstructorArgs):
@@ -143,6 +155,8 @@ class _VectorTaskOneHot(VectorWrapper):
 
 
 def _one_hot(info: dict[str, Any], tasks: tuple[int, ...]) -> Bool[np.ndarray, "*env task"]:
+    if "task_index" not in info:
+        raise InputError("only the environments of omrl have tasks")
     return np.asarray(info["task_index"])[..., None] == np.array(tasks)
 
 
@@ -163,7 +177,7 @@ def append_belief(
     trial, as every `reset` of a vector does. A vector draws a task for each episode unless
     `make_vec` is given `task`, which longer trials need: InputError where the task changes.
     """
-    if episodes_per_trial < 1:
+    if not isinstance(episodes_per_trial, int) or episodes_per_trial < 1:
         raise InputError(f"episodes_per_trial must be 1 or more, not {episodes_per_trial}")
     initial = np.asarray(prior, np.float32)
     if initial.ndim != 1 or not np.isfinite(initial).all():
@@ -196,12 +210,13 @@ class _Belief(gymnasium.Wrapper, RecordConstructorArgs):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         options = dict(options or {})
-        if self._episodes_left == 0 or seed is not None or "task" in options:
-            self._belief = self._prior
-            self._episodes_left = self._episodes_per_trial
-        else:
+        first = self._episodes_left == 0 or seed is not None or "task" in options
+        if not first:
             options["task"] = self._task
         self._obs, info = self.env.reset(seed=seed, options=options)
+        if first:
+            self._belief = self._prior
+            self._episodes_left = self._episodes_per_trial
         self._task = info["task_index"]
         self._episodes_left -= 1
         return _join(self._obs, self._belief), info
