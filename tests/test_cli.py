@@ -332,7 +332,7 @@ def test_a_trace_of_another_environment_is_refused_before_there_is_a_folder(
     folders = ["--data", cheetah_data, "--out", tmp_path / "run"]
     wrong = ["--eval.traces", "next_x", "--quiet"]
     error = fail(capsys, "train", "macaw-cheetah-vel", *folders, *tiny_cheetah.OPTIONS, *wrong)
-    assert "'next_x' is not a term of cheetah-vel/macaw-v1: choose traces among x_velocity" in error
+    assert "'next_x' is not a term of cheetah-vel/macaw-v1: choose among x_velocity" in error
     assert not (tmp_path / "run").exists()
 
 

@@ -145,8 +145,8 @@ def check_traces(config: EvalConfig, env: TaskEnv) -> None:
     for name in config.traces:
         if name not in env.spec.term_names:
             raise InputError(
-                f"trace {name!r} is not a term of {env.spec.id}: choose traces among "
-                f"{', '.join(env.spec.term_names)}, or none"
+                f"eval.traces: {name!r} is not a term of {env.spec.id}: choose among "
+                f"{', '.join(env.spec.term_names)}, or none (--eval.traces with nothing behind it)"
             )
 
 

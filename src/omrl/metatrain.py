@@ -67,9 +67,10 @@ def open_problem(config: RunConfig, data: str | Path) -> Problem:
     left_out = env.splits[config.holdout] if config.holdout else ()
     tasks = tuple(index for index in env.splits[config.train_split] if index not in left_out)
     if len(tasks) < config.algo.task_batch:
+        without = f" without {config.holdout!r}" if config.holdout else ""
         raise InputError(
-            f"algo.task_batch is {config.algo.task_batch}; {config.env} has {len(tasks)} tasks in "
-            f"split {config.train_split!r} without {config.holdout or 'any holdout'!r}"
+            f"algo.task_batch is {config.algo.task_batch}; {data} has {len(tasks)} tasks in split "
+            f"{config.train_split!r}{without}; take at most that many: --algo.task-batch"
         )
     return Problem(config, env, dataset, tasks)
 

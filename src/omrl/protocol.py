@@ -58,7 +58,9 @@ class EvalConfig:
                 f"protocol: {self.protocol!r} is not available; use {' or '.join(AVAILABLE)}"
             )
         if self.protocol == "zero-shot" and self.shots != (0,):
-            raise InputError(f"shots: {self.shots} with protocol 'zero-shot'; it has only (0,)")
+            raise InputError(
+                f"shots: {self.shots} with protocol 'zero-shot'; it has only 0: --shots 0"
+            )
         if not self.shots or sorted(set(self.shots)) != list(self.shots):
             raise InputError(f"shots: {self.shots} must be ascending numbers of rounds")
         if len(set(self.tasks)) != len(self.tasks):

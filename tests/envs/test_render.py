@@ -208,3 +208,19 @@ def test_a_coder_that_fails_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"film.mp4: ffmpeg failed .*write a .gif"):
         film(POINT, 0, "zero", tmp_path / "film.mp4", steps=1, size=SIZE)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_policy_is_filmed_in_the_task_it_was_adapted_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    layers = [(np.zeros((2, 2), np.float32), np.zeros(2, np.float32))]
+    goal = {"goal_x": 0.25, "goal_y": -0.75}
+    kinds = {"own": {"parameters": goal}, "none": {}}
+    for name, context in kinds.items():
+        export_policy(
+            name, layers, env_id=POINT.spec.id, spec_hash=POINT.spec.hash, context=context
+        )
+    env, task = render.task_of(POINT, "own")
+    assert env.tasks[task].tolist() == [0.25, -0.75]
+    for policy in ("none", "random", "missing"):
+        assert render.task_of(POINT, policy) == (POINT, 0)
+    assert main(["envs", "render", POINT.spec.id, "--policy", "own", "--out", "own.gif"]) == 0

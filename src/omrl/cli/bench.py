@@ -52,7 +52,8 @@ class DataOptions:
     folder: Path
     """Where the dataset is; it is written if it is not there, 120 bytes per transition."""
     transitions: Annotated[int, Range(8000, 10**10)] = 1_000_000
-    """Of a dataset to write."""
+    """Of a dataset to write, rounded to whole episodes of every task; one that is there is
+    measured as it is."""
     seconds: Seconds = 5.0
     """Length of one of the five rounds, of each of the two compared."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)

@@ -46,8 +46,8 @@ class RenderOptions:
     """Environment."""
     out: Path
     """Film to write: .mp4 or .gif."""
-    task: Natural = 0
-    """Index of the canonical task."""
+    task: Natural | None = None
+    """Index in the environment's list; without it the task that the policy was adapted to, or 0."""
     policy: str = "random"
     """random, zero, oracle (point robots, gridnav), or a file of `omrl adapt`."""
     episodes: Size = 1
@@ -65,11 +65,14 @@ class RenderOptions:
 def render(options: RenderOptions) -> None:
     """Write a film."""
     from omrl.envs import registry
-    from omrl.envs.render import film
+    from omrl.envs.render import film, task_of
 
+    env, task = registry.make(options.id), options.task
+    if task is None:
+        env, task = task_of(env, options.policy)
     frames, rate = film(
-        registry.make(options.id),
-        options.task,
+        env,
+        task,
         options.policy,
         options.out,
         episodes=options.episodes,

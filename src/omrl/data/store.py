@@ -70,7 +70,10 @@ def open_for_training(path: str | Path, env: TaskEnv, splits: Sequence[str] = ()
     for name in splits:
         if name not in dataset.splits:
             held = ", ".join(dataset.splits) or "none"
-            raise InputError(f"{path}: no split {name!r}; the dataset has {held}")
+            raise InputError(
+                f"{path}: no split {name!r}; the dataset has {held} (--train-split, --holdout, "
+                "--eval.split)"
+            )
     manifest = dataset.manifest
     if not manifest.validated:
         report = validate.validate(dataset.path, manifest, env)

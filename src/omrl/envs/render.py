@@ -129,13 +129,29 @@ def play(
     return played
 
 
+def task_of(env: TaskEnv, policy: str) -> tuple[TaskEnv, int]:
+    """Where to film `policy` unless told: in the task that a file says it was adapted to, which no
+    list need name, then the only one of the environment; a scripted policy in task 0."""
+    if policy in POLICIES or not _is_file(policy):
+        return env, 0
+    context = load_policy(policy).metadata.get("context")
+    known = context.get("parameters") if isinstance(context, dict) else None
+    if not isinstance(known, dict) or set(known) != set(env.spec.task_names):
+        return env, 0  # Of another family, which is refused later, or not by omrl adapt.
+    return env.with_tasks(np.array([[known[name] for name in env.spec.task_names]]), {}), 0
+
+
+def _is_file(policy: str) -> bool:
+    return any(path.exists() for path in (Path(policy), Path(f"{policy}.safetensors")))
+
+
 def choose_policy(env: TaskEnv, task: int, name: str, seed: int) -> Policy:
     """The scripted policy of that name, or that in a file, which has to be of this MDP."""
     for scripted_name in POLICIES:
         if name == scripted_name:
             act = scripted(env, scripted_name, seed)
             return lambda obs, states: act(states, env.tasks[[task]])
-    if not any(path.exists() for path in (Path(name), Path(f"{name}.safetensors"))):
+    if not _is_file(name):
         raise InputError(f"no policy {name!r}: it is random, zero, oracle, or a file of omrl adapt")
     policy, spec = load_policy(name), env.spec
     made_for = str(policy.metadata.get("spec_hash"))
