@@ -108,6 +108,8 @@ def test_a_dataset_has_the_oracle_on_record(cheetah_data):
     assert oracle.command.startswith("omrl data slice data/cheetah-vel ")
     assert oracle.command.endswith(" && read it")
     assert oracle.hardware == "a card"
+    split_otherwise = make("cheetah-vel/sparse-3-v1")
+    assert recorded_oracle(split_otherwise, "bundled:cheetah-vel", "", "").mean == oracle.mean
     with pytest.raises(InputError, match="another MDP"):
         recorded_oracle(make("cheetah-vel/nopos-v1"), "bundled:cheetah-vel", "", "")
     with pytest.raises(InputError, match="no final_episodes on record"):
