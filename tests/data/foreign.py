@@ -181,7 +181,7 @@ def smac(folder, columns, goals, *, buffer="replay_buffer", marked=True, key="ve
         fields["terminals"] = fields["terminals"].astype(np.uint8)
         if marked:
             fields["end_indices"] = [int(stop) - 1 for stop in task["episode_start"][1:]]
-        np.save(folder / f"macaw_{buffer}_task_{index}.npy", fields, allow_pickle=True)
+        np.save(folder / f"macaw_{buffer}_task_{index}.npy", fields)
     tasks = [{key: goals[index]} for index in range(len(goals))]
     (folder / "tasks.pkl").write_bytes(pickle.dumps(tasks))
 
@@ -202,7 +202,7 @@ def focal(folder, columns, *, kind="evalsample"):
                 for i in range(len(part["reward"]))
             ]
             path = goal / f"trj_{kind}{number % 2}_step{number // 2 * 1000}.npy"
-            np.save(path, np.array(steps, dtype=object), allow_pickle=True)
+            np.save(path, np.array(steps, dtype=object))
 
 
 def borel(folder, columns, goals, *, cube=0):

@@ -10,7 +10,7 @@ from foreign import episodes, without_terms
 from points import BEHAVIOUR, files_of, lifetime
 
 from omrl.data.exchange import export_dataset, import_dataset
-from omrl.data.formats import FORMATS, layout
+from omrl.data.formats import FORMATS, layout, unpickle
 from omrl.data.formats.macaw_buffer import MacawReplayBuffer
 from omrl.data.slice import Slice
 from omrl.data.store import create, open_dataset, write_slice
@@ -157,7 +157,9 @@ def test_a_macaw_buffer_is_what_the_reference_code_would_have_saved(tmp_path, da
                 np.testing.assert_array_equal(file[name][()], rows, err_msg=name)
             assert file["discount_factor"][()] == 0.99
         task_file = tmp_path / f"out/env_test_point_train_task{index}.pkl"
-        assert pickle.loads(task_file.read_bytes()) == [{"goal": task.parameters[0]}]  # noqa: S301
+        expected_task = [{"goal": float(task.parameters[0])}]
+        assert task_file.read_bytes() == pickle.dumps(expected_task, protocol=3)
+        assert unpickle.read(task_file) == expected_task
 
 
 @pytest.mark.parametrize("format", ["minari", "minari-arrow"])

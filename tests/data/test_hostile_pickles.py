@@ -127,9 +127,7 @@ for extra, message in (
     def smac_field(path, extra=extra):
         path.mkdir()
         task = {0: lifetime(ENV, 0, [5] * 5)}
-        foreign.smac(path, task, GOALS, marked="end_indices" not in extra)
-        fields = np.load(path / "macaw_replay_buffer_task_0.npy", allow_pickle=True).item()
-        np.save(path / "macaw_replay_buffer_task_0.npy", fields | extra, allow_pickle=True)
+        foreign.smac(path, task, GOALS, marked="end_indices" not in extra, **extra)
 
     case("smac", message)(smac_field)
 

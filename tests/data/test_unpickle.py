@@ -23,7 +23,7 @@ def load(tmp_path):
         path = tmp_path / "file.pkl"
         path.write_bytes(content)
         with little_memory():
-            return unpickle.load(path)
+            return unpickle.read(path)
 
     return load
 
@@ -100,7 +100,7 @@ def test_arrays_of_objects(tmp_path, protocol):
     rows[:] = [[np.arange(2.0), 0.5], [np.arange(2.0) + 1, 1.5]]
     path = tmp_path / "rows.npy"
     path.write_bytes(hostile.npy_of_objects(pickle.dumps(rows, protocol), (2, 2)))
-    loaded = unpickle.load_npy(path)
+    loaded = unpickle.read_npy(path)
     assert loaded.shape == (2, 2)
     assert loaded.items[1::2] == [0.5, 1.5]
     np.testing.assert_array_equal(unpickle.array(loaded.items[2], ""), [1, 2])
@@ -292,7 +292,7 @@ def test_npy_files_that_are_not_of_objects(tmp_path, content, message):
     path = tmp_path / "file.npy"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
-        unpickle.load_npy(path)
+        unpickle.read_npy(path)
     np.save(path, np.zeros(3))
     with pytest.raises(InputError, match="dtype float64, must be object"):
-        unpickle.load_npy(path)
+        unpickle.read_npy(path)

@@ -29,7 +29,7 @@ def opengl(monkeypatch):
     try:
         render.find_backend()
     except InputError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"MuJoCo's pictures need OpenGL: {error}")
 
 
 def decoded(path, size) -> np.ndarray:

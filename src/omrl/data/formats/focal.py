@@ -67,7 +67,7 @@ def _batches(request: Request, paths: list[Path]) -> Iterator[Columns]:
 
 
 def _episode(request: Request, path: Path) -> Columns:
-    content = unpickle.load_npy(path)
+    content = unpickle.read_npy(path)
     if len(content.shape) != 2 or content.shape[1] != 4 or content.shape[0] == 0:
         raise InputError(f"{path}: shape {content.shape}, must be (steps, 4)")
     names = ("obs", "action", "reward", "next_obs")

@@ -79,7 +79,7 @@ def read(source: Path, request: Request) -> list[ForeignTask]:
 
 
 def _parameters(path: Path) -> Parameters | None:
-    tasks = unpickle.load(path)
+    tasks = unpickle.read(path)
     if not isinstance(tasks, list) or len(tasks) != 1 or not isinstance(tasks[0], dict):
         raise InputError(f"{path}: must be a list of one dict, the task")
     if len(tasks[0]) > 1:

@@ -35,7 +35,7 @@ _NAMES = {
 
 def read(source: Path, request: Request) -> list[ForeignTask]:
     """The buffers of all tasks that hold anything."""
-    content = unpickle.load(source)
+    content = unpickle.read(source)
     if isinstance(content, dict):
         if request.buffer not in content:
             held = ", ".join(str(name)[:40] for name in list(content)[:5]) or "nothing"

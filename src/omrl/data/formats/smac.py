@@ -65,7 +65,7 @@ def read(source: Path, request: Request) -> list[ForeignTask]:
 def _parameters(path: Path) -> dict[int, Parameters]:
     if not path.is_file():
         return {}
-    tasks = unpickle.load(path)
+    tasks = unpickle.read(path)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise InputError(f"{path}: must be a list of dicts, the tasks")
     found = {}
@@ -76,7 +76,7 @@ def _parameters(path: Path) -> dict[int, Parameters]:
 
 
 def _batches(request: Request, path: Path) -> Iterator[Columns]:
-    content = unpickle.load_npy(path)
+    content = unpickle.read_npy(path)
     fields = content.items[0] if content.shape == () else None
     if not isinstance(fields, dict):
         raise InputError(f"{path}: must hold one dict of arrays")

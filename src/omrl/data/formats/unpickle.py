@@ -22,13 +22,13 @@ from omrl.data.formats.pickle_machine import ArrayHolder, Inert, Machine, Object
 from omrl.data.validate import RESTORE
 from omrl.errors import InputError
 
-__all__ = ["Inert", "ObjectArray", "array", "load", "load_npy"]
+__all__ = ["Inert", "ObjectArray", "array", "read", "read_npy"]
 
 MAX_INFLATED = 8 << 30
 """Bytes that a compressed file of joblib may expand to, on disk."""
 
 
-def load(path: Path) -> Any:
+def read(path: Path) -> Any:
     """The content of a pickle, also of one by joblib, plain or compressed.
 
     Arrays in it are read-only views of the file; get them with `array`. Raises `InputError` naming
@@ -42,8 +42,8 @@ def load(path: Path) -> Any:
             return Machine(_mapped(inflated), 0, path).run()
 
 
-def load_npy(path: Path) -> ObjectArray:
-    """The content of a `.npy` file of objects. Raises `InputError` as `load` does."""
+def read_npy(path: Path) -> ObjectArray:
+    """The content of a `.npy` file of objects. Raises `InputError` as `read` does."""
     with reading(path, RESTORE), path.open("rb") as file:
         header = read_header(file.read(HEADER_BYTES), path)
         if header.dtype != np.dtype("O"):
