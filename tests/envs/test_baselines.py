@@ -14,6 +14,7 @@ from omrl.envs.baselines import (
     Baselines,
     Measured,
     baseline_returns,
+    better,
     main,
     measure,
     read,
@@ -117,6 +118,21 @@ def test_a_dataset_has_the_oracle_on_record(cheetah_data):
     others = VEL.with_tasks(VEL.tasks[::-1], VEL.splits)
     with pytest.raises(InputError, match="its tasks are not those of cheetah-vel/macaw-v1"):
         recorded_oracle(others, "bundled:cheetah-vel", "", "")
+
+
+def test_of_two_learned_oracles_each_task_keeps_the_better():
+    first = recorded_oracle(VEL, "bundled:cheetah-vel", "first", "a card")
+    worse = dataclasses.replace(first, mean=tuple(-99.0 for _ in first.mean), command="worse")
+    partial = (None, 0.0, *[None] * 38)
+    second = dataclasses.replace(first, mean=partial, command="second", hardware="another card")
+    assert better(None, second) == second
+    assert better(MEASURED, second) == second  # a closed form is not learned
+    assert better(first, worse) == better(worse, first) == first
+    merged = better(first, second)
+    assert merged.mean == (first.mean[0], 0.0, *first.mean[2:])
+    assert merged.command == f"{first.command}; second"
+    assert merged.hardware == "a card; another card"
+    assert better(merged, dataclasses.replace(second, mean=(None,) * 40)) == merged
 
 
 def test_tasks_without_an_oracle_are_left_out_of_its_mean():
