@@ -11,8 +11,9 @@ from omrl.cli import main
 
 
 def test_ratios():
-    speed = EnvSpeed("cheetah", 64, 2, 900.0, 1000.0, 300.0, 100.0)
+    speed = EnvSpeed("cheetah", 64, 2, 900.0, 1000.0, 990.0, 300.0, 100.0)
     assert speed.over_sync == pytest.approx(3.0)
+    assert speed.over_bare == pytest.approx(10 / 11)
     assert speed.outside_mujoco == pytest.approx(0.1)
 
 
@@ -24,8 +25,9 @@ def test_every_family_is_measured(capsys, monkeypatch):
     assert [row["family"] for row in rows] == list(bench_envs.MATCHING)
     for row in rows:
         assert row["num_envs"] == 3
-        speeds = ("omrl", "mujoco_rollout", "gymnasium_sync", "gymnasium_async")
-        assert min(row[name] for name in speeds) > 10
+        own = ("omrl", "mujoco_rollout", "bare_rollout")
+        assert min(row[name] for name in (*own, "gymnasium_sync", "gymnasium_async")) > 10
+        assert row["over_bare"] == pytest.approx(row["omrl"] / row["bare_rollout"])
         assert row["over_sync"] == pytest.approx(row["omrl"] / row["gymnasium_sync"])
         assert 0.0 < row["outside_mujoco"] < 1.0
     assert main(["bench", "envs", "--sizes", "3", "--seconds", "0.01"]) == 0

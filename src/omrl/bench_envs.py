@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ class EnvSpeed:
     omrl: float
     mujoco_rollout: float
     """Of `omrl`'s steps, if the time spent inside `mujoco.rollout` were all they took."""
+    bare_rollout: float
+    """Of a loop that calls `mujoco.rollout` with its defaults, so it checks and returns arrays, on
+    models, states and controls of `omrl`'s steps."""
     gymnasium_sync: float
     gymnasium_async: float
     """One worker process per core, whatever `num_envs` is."""
@@ -50,6 +54,11 @@ class EnvSpeed:
     def over_sync(self) -> float:
         """How many times Gymnasium's speed."""
         return self.omrl / self.gymnasium_sync
+
+    @property
+    def over_bare(self) -> float:
+        """Share of the speed of `mujoco.rollout` without an environment around it."""
+        return self.omrl / self.bare_rollout
 
     @property
     def outside_mujoco(self) -> float:
@@ -81,12 +90,15 @@ def _measure(family: str, num_envs: int, seconds: float) -> EnvSpeed:
     }
     steps = {name: _stepper(batch) for name, batch in batches.items()}
     lengths = {name: max(1, int(seconds / _time(step, 2) * 2)) for name, step in steps.items()}
+    steps["bare_rollout"] = clock.record(steps["omrl"], lengths["omrl"])
+    lengths["bare_rollout"] = lengths["omrl"]
+    sizes = {name: batch.num_envs for name, batch in batches.items()} | {"bare_rollout": num_envs}
     speeds: dict[str, list[float]] = {name: [] for name in (*steps, "mujoco_rollout")}
     for _ in range(ROUNDS):
         clock.seconds = 0.0
         for name, step in steps.items():
             elapsed = _time(step, lengths[name])
-            speeds[name].append(lengths[name] * batches[name].num_envs / elapsed)
+            speeds[name].append(lengths[name] * sizes[name] / elapsed)
         speeds["mujoco_rollout"].append(lengths["omrl"] * num_envs / clock.seconds)
     for batch in batches.values():
         batch.close()
@@ -101,11 +113,30 @@ class _Clock:
         self.seconds = 0.0
         self.close = pool.close
         self._rollout = pool.rollout
+        self._calls: list[tuple[Any, ...]] = []
+        self._recording = False
 
     def rollout(self, *arguments: Any, **options: Any) -> None:
         begin = time.perf_counter()
         self._rollout(*arguments, **options)
         self.seconds += time.perf_counter() - begin
+        if self._recording:
+            self._calls.append(arguments)
+
+    def record(self, step: Callable[[], object], count: int) -> Callable[[], None]:
+        """Makes `count` steps. What it returns repeats the calls of one of them, in turn."""
+        self._recording, recorded = True, []
+        for _ in range(count):
+            self._calls = []
+            step()
+            recorded.append(self._calls)
+        self._recording, turns = False, itertools.cycle(recorded)
+
+        def bare() -> None:
+            for call in next(turns):
+                self._rollout(*call)
+
+        return bare
 
 
 def _time(step: Callable[[], object], count: int) -> float:
@@ -119,5 +150,5 @@ def _stepper(batch: gymnasium.vector.VectorEnv) -> Callable[[], object]:
     batch.reset(seed=0)
     batch.action_space.seed(0)
     actions = [batch.action_space.sample() for _ in range(16)]
-    turns = iter(range(10**9))
-    return lambda: batch.step(actions[next(turns) % len(actions)])
+    turns = itertools.cycle(actions)
+    return lambda: batch.step(next(turns))

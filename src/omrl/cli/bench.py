@@ -112,7 +112,7 @@ def envs(options: EnvsOptions) -> None:
         raise InputError("sizes: none; give at least one")
     rows = bench_envs(options.families or tuple(MATCHING), options.sizes, seconds=options.seconds)
     if options.json:
-        ratios = ("over_sync", "outside_mujoco")
+        ratios = ("over_sync", "over_bare", "outside_mujoco")
         print_json(
             [
                 dataclasses.asdict(row) | {name: getattr(row, name) for name in ratios}
@@ -120,14 +120,22 @@ def envs(options: EnvsOptions) -> None:
             ]
         )
         return
-    columns = ("omrl", "rollout alone", "gym sync", "gym async", "x sync", "outside MuJoCo")
+    columns = (
+        "omrl",
+        "bare rollout",
+        "gym sync",
+        "gym async",
+        "x sync",
+        "x bare",
+        "outside MuJoCo",
+    )
     print(f"{'steps/s':<12} {'envs':>5}" + "".join(f"{name:>15}" for name in columns))
     for row in rows:
-        speeds = (row.omrl, row.mujoco_rollout, row.gymnasium_sync, row.gymnasium_async)
+        speeds = (row.omrl, row.bare_rollout, row.gymnasium_sync, row.gymnasium_async)
         print(
             f"{row.family:<12} {row.num_envs:>5}"
             + "".join(f"{speed:>15,.0f}" for speed in speeds)
-            + f"{row.over_sync:>15.2f}{row.outside_mujoco:>15.0%}"
+            + f"{row.over_sync:>15.2f}{row.over_bare:>15.2f}{row.outside_mujoco:>15.0%}"
         )
 
 

@@ -155,6 +155,9 @@ class MujocoPhysics(Physics):
         self._sensing = sensing
         self._model_of = model_of
         self._num_physics = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+        self._kept_outputs: dict[mujoco.MjModel, tuple[np.ndarray, np.ndarray]] = {}
+        self._last_tasks = np.empty((0, 0))
+        self._last_models: list[mujoco.MjModel] = []
         self._full_control = model.actuator_ctrlrange[:, 1].copy()
         # A pool of zero threads runs on the calling one.
         self.pool: Any = rollout.Rollout(nthread=num_threads if num_threads > 1 else 0)
@@ -187,10 +190,7 @@ class MujocoPhysics(Physics):
             rows = slice(None) if active.all() else np.flatnonzero(active)
             start = states[rows, : self._num_physics]
             controls = actions[rows] * self._full_control
-            if self._model_of is None:
-                models = [self.model] * len(start)
-            else:
-                models = [self._model_of(task) for task in tasks[rows]]
+            models = self._models(tasks[rows])
             end, sensors = self._simulate(self.model, models, start, controls, self._frame_skip)
             self._check(active, start, end, self._frame_skip)
             next_states[rows, : self._num_physics] = end
@@ -202,6 +202,15 @@ class MujocoPhysics(Physics):
                 next_states[rows, self._num_physics :] = self._derive(sensors)
         return next_states
 
+    def _models(self, tasks: Float64[np.ndarray, "row parameter"]) -> list[mujoco.MjModel]:
+        """One per row; those of the last step if the tasks are the same, as they mostly are."""
+        if self._model_of is None:
+            return [self.model] * len(tasks)
+        if not np.array_equal(tasks, self._last_tasks):
+            self._last_tasks = tasks.copy()
+            self._last_models = [self._model_of(task) for task in tasks]
+        return self._last_models
+
     def _simulate(
         self,
         kind: mujoco.MjModel,
@@ -212,10 +221,9 @@ class MujocoPhysics(Physics):
     ) -> tuple[Float64[np.ndarray, "row state"], Float64[np.ndarray, "row sensor"]]:
         """States after the physics steps, and sensors at the start of the last one.
 
-        `kind`: a model of the sizes of all `models`.
+        `kind`: a model of the sizes of all `models`. Valid until the next call for that kind.
         """
-        path = np.empty((len(start), num_steps, self._num_physics))
-        sensors = np.empty((len(start), num_steps, kind.nsensordata))
+        path, sensors = self._outputs(kind, len(start), num_steps)
         # The checks would take as long as a tenth of the physics of 64 half-cheetahs.
         self.pool.rollout(
             models,
@@ -228,6 +236,17 @@ class MujocoPhysics(Physics):
             sensordata=sensors if sensors.size else None,
         )
         return path[:, -1], sensors[:, -1]
+
+    def _outputs(
+        self, kind: mujoco.MjModel, num_rows: int, num_steps: int
+    ) -> tuple[Float64[np.ndarray, "row step state"], Float64[np.ndarray, "row step sensor"]]:
+        # Kept: fresh pages at every step would cost as much as all other work of a step here.
+        known = self._kept_outputs.get(kind)
+        if known is None or known[0].shape[:2] != (num_rows, num_steps):
+            widths = (self._num_physics, kind.nsensordata)
+            path, sensors = (np.empty((num_rows, num_steps, width)) for width in widths)
+            known = self._kept_outputs[kind] = (path, sensors)
+        return known
 
     def _check(
         self,
