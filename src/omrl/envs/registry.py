@@ -23,3 +23,14 @@ def make(env_id: str) -> TaskEnv:
     if env_id not in _ENVIRONMENTS:
         raise InputError(f"unknown environment {env_id!r}; {nearest(env_id, ids())}")
     return _ENVIRONMENTS[env_id]
+
+
+def register(env: TaskEnv) -> None:
+    """Make an environment of your own known by its id, for the rest of this process.
+
+    Raises InputError where another MDP has that id.
+    """
+    known = _ENVIRONMENTS.setdefault(env.spec.id, env)
+    if known.spec.hash != env.spec.hash:
+        raise InputError(f"{env.spec.id}: another environment has this id; choose another")
+    _ENVIRONMENTS[env.spec.id] = env
