@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from omrl.envs import registry
+
 DOCS = Path(__file__).parents[1] / "docs"
 BLOCKS = {
     str(page.relative_to(DOCS)): re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
@@ -17,6 +19,7 @@ BLOCKS = {
 @pytest.mark.parametrize("page", [page for page, blocks in BLOCKS.items() if blocks])
 def test_the_python_runs(page, stand_ins, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_ENVIRONMENTS", dict(registry._ENVIRONMENTS))
     names: dict = {}
     for block in BLOCKS[page]:
         exec(compile(block, page, "exec"), names)

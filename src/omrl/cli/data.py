@@ -1,4 +1,4 @@
-"""`omrl data info | validate | slice | import | export`: look at, check, cut, exchange datasets."""
+"""`omrl data …`: look at datasets, check, cut, relabel and exchange them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tyro.conf import Positional
 
 from omrl import bundled
 from omrl.cli.data_exchange import ExportOptions, ImportOptions, run_export, run_import
+from omrl.cli.data_relabel import RelabelOptions, run_relabel
 from omrl.cli.options import as_options, parse
 from omrl.data import manifest as manifests
 from omrl.data import validate as validation
@@ -25,7 +26,7 @@ from omrl.errors import InputError, nearest
 from omrl.ranges import Count
 from omrl.tables import parameter_cells, parameter_names, print_grid
 
-_COMMANDS = ("info", "validate", "slice", "import", "export")
+_COMMANDS = ("info", "validate", "slice", "relabel", "import", "export")
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def slice_dataset(options: SliceOptions) -> None:
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    """`omrl data info|validate|slice|import|export …`."""
+    """`omrl data info|validate|slice|relabel|import|export …`."""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         names = "|".join(_COMMANDS)
@@ -120,6 +121,10 @@ def main(arguments: Sequence[str], command: str) -> None:
         validate(parse(ValidateOptions, "data validate", rest))
     elif name == "slice":
         slice_dataset(parse(SliceOptions, "data slice", rest))
+    elif name == "relabel":
+        options = parse(RelabelOptions, "data relabel", rest)
+        result = run_relabel(options)
+        _print_manifest(result.path, result.manifest, options.json)
     elif name == "import":
         options = parse(ImportOptions, "data import", rest)
         result = run_import(options)
