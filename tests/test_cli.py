@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,9 +19,11 @@ import tiny_cheetah
 from omrl import metatrain
 from omrl.cli import COMMANDS, main
 from omrl.cli import train as train_command
+from omrl.config import to_json
 from omrl.envs import registry
 from omrl.errors import InputError
 from omrl.presets import PRESETS
+from omrl.protocol import AdaptConfig, EvalConfig
 from omrl.results import EvalResult
 
 CPU = ["--device", "cpu"]
@@ -144,19 +148,104 @@ def test_ways_of_starting_that_are_none(capsys, tmp_path):
     assert f"{tmp_path}: not a run folder" in fail(capsys, "train", f"--resume={tmp_path}")
 
 
-@pytest.mark.parametrize(
-    ("options", "traces"),
-    [([], ("x_velocity",)), (["--traces"], ()), (["--traces", "control_cost"], ("control_cost",))],
+OWN = EvalConfig(
+    tasks=(7, 2),
+    episodes=2,
+    shots=(0, 3),
+    context_size=5,
+    context_unit="trajectories",
+    context_slice="first-6",
+    context_seed=4,
+    deterministic=False,
+    traces=("x_velocity",),
 )
-def test_traces_are_those_of_the_run_unless_others_or_none_are_named(
-    capsys, monkeypatch, cheetah_run, options, traces
+"""Of a run, in everything other than the presets."""
+
+
+@pytest.fixture
+def own_run(cheetah_run, tmp_path) -> Path:
+    """A folder with the config of a run that has these settings."""
+    config = json.loads((cheetah_run / "config.json").read_text())
+    config["run"]["eval"] = to_json(OWN)
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "changes"),
+    [
+        ([], {}),
+        (["--traces"], {"traces": ()}),
+        (["--traces", "control_cost"], {"traces": ("control_cost",)}),
+        (["--episodes", "3", "--deterministic"], {"episodes": 3, "deterministic": True}),
+        (["--split", "test"], {"tasks": ()}),
+        (["--split=train", "--tasks", "3"], {"split": "train", "tasks": (3,)}),
+        (["--protocol", "zero-shot", "--shots", "0"], {"protocol": "zero-shot", "shots": (0,)}),
+    ],
+)
+def test_a_run_is_evaluated_by_its_own_settings_but_for_the_options(
+    capsys, monkeypatch, own_run, options, changes
 ):
+    asked = []
+
+    def load(path, devices, *, step, shots):
+        asked.append(shots)
+
     def evaluate(trained, data, config):
-        assert config.traces == traces
+        asked.append(config)
         raise InputError("as expected")
 
+    monkeypatch.setattr(metatrain, "load_trained", load)
     monkeypatch.setattr(metatrain, "evaluate_trained", evaluate)
-    assert "as expected" in fail(capsys, "evaluate", cheetah_run, *CPU, *options)
+    expected = replace(OWN, **changes)
+    for arguments in ([own_run, *options], ["--step", "2", own_run, *options]):
+        assert "as expected" in fail(capsys, "evaluate", *arguments, *CPU)
+    assert asked == [expected.shots, expected] * 2
+
+
+def test_a_run_is_adapted_to_what_it_is_evaluated_on(capsys, monkeypatch, own_run):
+    asked = []
+
+    def load(path, devices, *, step, shots):
+        asked.append(shots)
+
+    def adapt(trained, context, out, config, *, overwrite):
+        asked.append(config)
+        raise InputError("as expected")
+
+    monkeypatch.setattr(metatrain, "load_trained", load)
+    monkeypatch.setattr("omrl.deploy.adapt_and_export", adapt)
+    command = ["adapt", own_run, "--context", "data", "--out", "policy", *CPU]
+    assert "as expected" in fail(capsys, *command)
+    assert "as expected" in fail(capsys, *command, "--rounds", "1", "--context-unit", "transitions")
+    like = AdaptConfig(
+        rounds=3,
+        context_size=5,
+        context_unit="trajectories",
+        context_slice="first-6",
+        context_seed=4,
+    )
+    other = replace(like, rounds=1, context_unit="transitions")
+    assert asked == [(3,), like, (1,), other]
+    assert AdaptConfig.like(EvalConfig(protocol="zero-shot", shots=(0,))).rounds == 1
+
+
+@pytest.mark.parametrize("command", ["evaluate", "adapt"])
+def test_help_shows_the_settings_of_the_run_that_is_named(capsys, own_run, command):
+    for arguments, size in (([], "256"), ([own_run], "5")):
+        capsys.readouterr()
+        with pytest.raises(SystemExit, match="0"):
+            main([command, *map(str, arguments), "--help"])
+        text = " ".join(capsys.readouterr().out.split())
+        assert re.search(rf"--context-size [^()]*\(default: {size}\)", text)
+
+
+def test_there_is_room_for_the_rounds_of_the_runs_own_evaluations(monkeypatch, own_run):
+    monkeypatch.setattr(metatrain, "load_states", lambda *_: (None, 3))
+    assert metatrain.load_trained(own_run).algorithm.config.max_adapt_steps == 3
+    assert metatrain.load_trained(own_run, shots=(5,)).algorithm.config.max_adapt_steps == 5
 
 
 @pytest.mark.slow

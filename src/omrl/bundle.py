@@ -118,7 +118,7 @@ def is_bundle(folder: Path) -> bool:
 
 def read(folder: Path) -> Bundle:
     """The bundle in `folder`. Raises `InputError` for anything missing, damaged or not finite."""
-    manifest = _read_manifest(folder / MANIFEST)
+    manifest = read_manifest(folder)
     path = folder / WEIGHTS
     leaves = read_npz(path, RESTORE)
     other = leaves.keys() ^ {leaf.name for leaf in manifest.leaves}
@@ -133,7 +133,9 @@ def read(folder: Path) -> Bundle:
     return Bundle(folder, manifest, leaves)
 
 
-def _read_manifest(path: Path) -> Manifest:
+def read_manifest(folder: Path) -> Manifest:
+    """What the bundle in `folder` says of itself. Raises `InputError` where that is damaged."""
+    path = folder / MANIFEST
     fields = read_json(path, RESTORE)
     expected = fields.pop("sha256", None) if isinstance(fields, dict) else None
     manifest = from_json(Manifest, fields, str(path), RESTORE)

@@ -34,10 +34,11 @@ def adapt_and_export(
 ) -> Path:
     """Adapts to data of the dataset `context` and writes the policy; returns its path.
 
-    `trained` must have been loaded with room for the rounds. Raises `InputError`: data of another
+    `config`: by default what the run's own evaluations adapt to. `trained` must have been loaded
+    with room for the rounds. Raises `InputError`: data of another
     MDP, a task or seed that is not there, too few transitions, an existing `out`.
     """
-    config = config or AdaptConfig()
+    config = config or AdaptConfig.like(trained.record.run.eval)
     dataset = open_for_training(context, trained.env)
     task = dataset.task_indices[0] if config.task is None else config.task
     seed = trained.seeds[0] if config.seed is None else config.seed

@@ -227,6 +227,14 @@ def read_record(run: Run) -> RunRecord:
     return run.parse(RunRecord)
 
 
+def record_of(path: str | Path) -> RunRecord:
+    """The record of the run in `path`, or of a bundle, which may be named `bundled:NAME`."""
+    folder = bundled.resolve(path)
+    if bundle.is_bundle(folder):
+        return bundle.read_manifest(folder).record
+    return read_record(open_run(folder))
+
+
 @dataclass(frozen=True)
 class Trained:
     """A checkpoint with all that is needed to use it."""
@@ -258,14 +266,15 @@ def load_trained(
     Args:
         devices: by default what JAX prefers.
         step: number of updates that it had made; by default the last checkpoint.
-        shots: numbers of adaptation rounds that it shall have room for.
+        shots: numbers of adaptation rounds that it shall have room for, beside those of its own
+            evaluations.
     """
     folder = bundled.resolve(path)
     if bundle.is_bundle(folder):
         return _load_bundle(folder, step, shots)
     run = open_run(folder)
     record = read_record(run)
-    algorithm = build(record.run, record.spec, shots=shots)
+    algorithm = build(record.run, record.spec, shots=(*record.run.eval.shots, *shots))
     layout = Layout.of((devices or resolve_devices("auto"))[:1], record.run.train.seeds)
     states, step = load_states(run, algorithm, record.run.train, layout, step)
     env = registry.make(record.run.env)
@@ -277,7 +286,7 @@ def _load_bundle(folder: Path, step: int | None, shots: Sequence[int]) -> Traine
     record, held_step = held.manifest.record, held.manifest.step
     if step not in (None, held_step):
         raise InputError(f"{folder}: no checkpoint {step}; a bundle has one, {held_step}")
-    algorithm = build(record.run, record.spec, shots=shots)
+    algorithm = build(record.run, record.spec, shots=(*record.run.eval.shots, *shots))
     states = held.states(jax.eval_shape(algorithm.init, jax.random.PRNGKey(0)))
     env = registry.make(record.run.env)
     return Trained(record, algorithm, states, held_step, env, bundled.label(folder))

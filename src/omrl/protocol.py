@@ -115,6 +115,17 @@ class AdaptConfig:
         check_ranges(self)
         check_name("context_slice", self.context_slice)
 
+    @classmethod
+    def like(cls, evaluation: EvalConfig) -> AdaptConfig:
+        """To the contexts of `evaluation`, as often as for its last shot, at least once."""
+        return cls(
+            rounds=max(1, evaluation.shots[-1]),
+            context_size=evaluation.context_size,
+            context_unit=evaluation.context_unit,
+            context_slice=evaluation.context_slice,
+            context_seed=evaluation.context_seed,
+        )
+
     def evaluated(self, task: int) -> EvalConfig:
         """The evaluation whose last shot is the policy adapted to task `task`."""
         return EvalConfig(

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from omrl.cli.options import DeviceOptions, parse, print_json
+from omrl.cli.options import DeviceOptions, parse_for_run, print_json
 from omrl.protocol import AdaptConfig
 from omrl.ranges import Natural
 from omrl.tables import parameter_cells, parameter_names
@@ -17,7 +17,8 @@ from omrl.tables import parameter_cells, parameter_names
 
 @dataclass(frozen=True)
 class AdaptOptions:
-    """Adapt a run to transitions of one task and write a policy that needs numpy alone."""
+    """Adapt a run to transitions of one task and write a policy that needs numpy alone. Rounds and
+    context are by default those of the run's own evaluations, see `omrl adapt RUN --help`."""
 
     run: tyro.conf.Positional[Path]
     """Folder of the run, or bundled:NAME."""
@@ -25,7 +26,7 @@ class AdaptOptions:
     """Dataset with transitions of the task: any task of the same MDP. Or bundled:NAME."""
     out: Path
     """File of the policy; .safetensors is added if absent, and a .json written beside it."""
-    config: Annotated[AdaptConfig, tyro.conf.arg(name="")] = field(default_factory=AdaptConfig)
+    config: Annotated[AdaptConfig, tyro.conf.arg(name="")]
     step: Natural | None = None
     """Checkpoint to adapt; without it the last."""
     overwrite: bool = False
@@ -36,7 +37,7 @@ class AdaptOptions:
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    options = parse(AdaptOptions, "adapt", arguments)
+    options = parse_for_run(AdaptOptions, "adapt", arguments, AdaptConfig.like)
     from omrl import metatrain
     from omrl.deploy import adapt_and_export
     from omrl.export import load_policy

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from omrl.cli.options import DeviceOptions, parse, print_json
+from omrl.cli.options import DeviceOptions, parse_for_run, print_json
 from omrl.config import json_hash, to_json
 from omrl.errors import InputError
 from omrl.protocol import EvalConfig
 from omrl.ranges import Natural
 
-OWN_TRACES = ("own",)
-
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """Adapt a run to test tasks and measure its returns. Defaults are those of the presets, but for
-    `--traces own`, which records what the run itself did; `--traces` without a name: nothing."""
+    """Adapt a run to test tasks and measure its returns. Defaults are the settings of the run's own
+    evaluations, which `omrl evaluate RUN --help` shows; `--traces` without a name: none."""
 
     run: tyro.conf.Positional[Path]
     """Folder of the run, or bundled:NAME."""
@@ -41,7 +39,7 @@ class EvaluateOptions:
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    options = parse(EvaluateOptions, "evaluate", arguments, config=EvalConfig(traces=OWN_TRACES))
+    options = parse_for_run(EvaluateOptions, "evaluate", arguments, _settings(arguments))
     config = options.config
     if options.out is not None and options.out.exists() and not options.overwrite:
         raise InputError(f"{options.out}: exists; choose another file, or replace it: --overwrite")
@@ -53,8 +51,6 @@ def main(arguments: Sequence[str], command: str) -> None:
     trained = metatrain.load_trained(
         options.run, options.compute.resolve(), step=options.step, shots=config.shots
     )
-    if config.traces == OWN_TRACES:
-        config = replace(config, traces=trained.record.run.eval.traces)
     result = metatrain.evaluate_trained(trained, options.data, config)
     out = options.out
     if out is None and not bundle.is_bundle(bundled.resolve(options.run)):
@@ -68,3 +64,10 @@ def main(arguments: Sequence[str], command: str) -> None:
     print_table(result)
     if out is not None:
         print(f"\nraw returns: {out}")
+
+
+def _settings(arguments: Sequence[str]) -> Callable[[EvalConfig], EvalConfig]:
+    """What is to be evaluated by default, for a run's own evaluations: the same, but a split that
+    is named is not hidden by tasks that the run lists."""
+    named = {argument.partition("=")[0] for argument in arguments}
+    return lambda own: replace(own, tasks=()) if "--split" in named else own

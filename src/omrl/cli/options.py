@@ -9,14 +9,17 @@ import itertools
 import json
 import re
 import typing
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from omrl.config import Json
 from omrl.errors import InputError, at
 from omrl.ranges import Count, Natural, check_ranges
+
+if TYPE_CHECKING:
+    from omrl.protocol import EvalConfig
 
 Options = TypeVar("Options")
 
@@ -44,6 +47,30 @@ def parse(kind: type[Options], command: str, arguments: Sequence[str], **default
     _check_paths(options, arguments)
     check_ranges(options)
     return options
+
+
+def parse_for_run(
+    kind: type[Options],
+    command: str,
+    arguments: Sequence[str],
+    settings: Callable[[EvalConfig], Any],
+) -> Options:
+    """`parse` for a command on a `run`: `config` defaults to the `settings` of its evaluations."""
+    from omrl.protocol import EvalConfig
+
+    default = EvalConfig()
+    # A wrong option is told by the second reading; the first is for the run alone, so nothing else
+    # is required, and these shots go with every protocol.
+    names = [name for name, hint in typing.get_type_hints(kind).items() if hint is Path]
+    spare: dict[str, Any] = dict.fromkeys({*names} - {"run"}, Path())
+    spare["config"] = settings(replace(default, shots=(0,)))
+    first = [argument for argument in arguments if argument not in ("-h", "--help")]
+    with contextlib.suppress(InputError):
+        named = parse(kind, command, first, **spare)
+        from omrl.metatrain import record_of
+
+        default = record_of(named.run).run.eval  # pyright: ignore[reportAttributeAccessIssue]
+    return parse(kind, command, arguments, config=settings(default))
 
 
 def _check_paths(options: Any, arguments: Sequence[str]) -> None:
