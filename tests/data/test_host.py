@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from functools import partial
 
 import jax
@@ -103,3 +105,21 @@ def test_a_flipped_bit_is_named(dataset):
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"task-002/action.npy .*sha256 differs"):
         open_host(dataset, TASKS, discount=0.9)
+
+
+@pytest.mark.parametrize("column", ["obs", "action", "reward", "terminated", "mc-return"])
+def test_a_file_cut_off_while_it_is_read_is_named(dataset, column):
+    """The system would end the process where whole pages are missing."""
+    data = open_host(dataset, TASKS, discount=0.9)
+    [path] = [p for p in dataset.path.rglob("*.npy") if re.search(rf"task-002.*{column}", str(p))]
+    position, rows, content = np.array([0]), np.array([[0]]), path.read_bytes()
+    os.truncate(path, len(content) - 1)
+    with pytest.raises(InputError, match=f"{path}: cut off from {len(content)} to .*--resume"):
+        data.gather(position, rows)
+    data.gather(np.array([1]), rows)
+    path.write_bytes(content)
+    expected = data.gather(position, rows)
+    path.unlink()  # What is mapped stays, whatever takes its name.
+    assert_same(data.gather(position, rows), expected)
+    path.write_bytes(b"")
+    assert_same(data.gather(position, rows), expected)

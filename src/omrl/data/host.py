@@ -25,6 +25,7 @@ from jaxtyping import Float32, Int, Int32, Int64
 from omrl.data.dataset import Dataset, TaskData
 from omrl.data.device import check_hashes, mc_return
 from omrl.data.validate import read_header
+from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.types import Batch
 
@@ -73,9 +74,42 @@ class HostData:
 
 
 @dataclass(frozen=True)
+class MappedFile:
+    """A file whose bytes are read as memory."""
+
+    path: Path
+    inode: int
+    size: int
+
+    @classmethod
+    def of(cls, column: np.memmap) -> MappedFile:
+        path = Path(str(column.filename))
+        found = path.stat()
+        return cls(path, found.st_ino, found.st_size)
+
+    def check(self) -> None:
+        """`InputError` if the file was cut off; one that was replaced or removed stays readable.
+
+        The system ends a process that reads behind the end of a mapped file (SIGBUS). A cut between
+        this check and the reading cannot be caught: it takes a moment, training takes hours.
+        """
+        try:
+            now = self.path.stat()
+        except FileNotFoundError:
+            return
+        if now.st_ino == self.inode and now.st_size < self.size:
+            raise InputError(
+                f"{self.path}: cut off from {self.size} to {now.st_size} bytes while it was read; "
+                "restore it from a copy, then go on with --resume"
+            )
+
+
+@dataclass(frozen=True)
 class HostTask:
     """The selected episodes of one task."""
 
+    files: tuple[MappedFile, ...]
+    """All that `gather` reads."""
     data: TaskData
     discount: float
     mc_return: Float32[np.ndarray, " rows"]
@@ -86,7 +120,12 @@ class HostTask:
     """The same row's number in the whole lifetime."""
 
     def gather(self, rows: Int[np.ndarray, "*b"]) -> Batch:
-        """The transitions of `rows`, which count the selected ones. Fields are arrays of numpy."""
+        """The transitions of `rows`, which count the selected ones. Fields are arrays of numpy.
+
+        `InputError` names a file that was cut off since it was opened.
+        """
+        for file in self.files:
+            file.check()
         episode = np.searchsorted(self.starts, rows, side="right") - 1
         left = self.starts[episode + 1] - rows
         row = self.origins[episode] + rows - self.starts[episode]
@@ -124,10 +163,13 @@ def _open_task(dataset: Dataset, index: int, discount: float, cache: bool) -> Ho
     check_hashes(dataset.path, dataset.manifest.record(index))
     task = dataset.task(index)
     columns = {name: np.asarray(column) for name, column in task.columns.items()}
+    returns = _mc_return(dataset.path, task, discount, cache)
+    read = [*(task.columns[name] for name in ("obs", "action", "reward", "terminated")), returns]
     return HostTask(
+        files=tuple(MappedFile.of(column) for column in read if isinstance(column, np.memmap)),
         data=TaskData(task.record, columns, task.episodes),
         discount=discount,
-        mc_return=_mc_return(dataset.path, task, discount, cache),
+        mc_return=np.asarray(returns),
         starts=task.episode_start,
         origins=columns["episode_start"][task.episodes],
     )
@@ -144,7 +186,7 @@ def _mc_return(
         with contextlib.suppress(OSError):
             if not _holds(path, task.record.transitions):
                 _write_cache(path, task, discount)
-            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+            return np.load(path, mmap_mode="r", allow_pickle=False)
     return np.concatenate(list(_mc_blocks(task, discount)))
 
 
