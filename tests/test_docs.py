@@ -19,7 +19,7 @@ BLOCKS = {
 @pytest.mark.parametrize("page", [page for page, blocks in BLOCKS.items() if blocks])
 def test_the_python_runs(page, stand_ins, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_ENVIRONMENTS", dict(registry._ENVIRONMENTS))
+    monkeypatch.setattr(registry, "_ENVIRONMENTS", {**registry._ENVIRONMENTS})
     names: dict = {}
     for block in BLOCKS[page]:
         exec(compile(block, page, "exec"), names)

@@ -1,12 +1,17 @@
-"""The command line: `omrl COMMAND …`. Commands import what they need, so that help is immediate."""
+"""The command line: `omrl COMMAND …`. Commands import what they need, so that help is immediate.
+
+`omrl --import MODULE COMMAND …` first imports a module that registers environments of its own.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 import sys
 from collections.abc import Sequence
 
+IMPORT = "--import"
 COMMANDS = {
     "demo": "adapt a bundled meta-policy to unseen tasks, then meta-train one on this machine",
     "envs": "list the environments, or describe one",
@@ -41,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> tuple[int, str]:
     """Runs one command; its exit code, and in one line what went wrong."""
+    modules, arguments = _split(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())
         return (0 if arguments else 2), ""
@@ -61,12 +67,15 @@ def _run(arguments: list[str]) -> tuple[int, str]:
 
     name, *rest = arguments
     try:
-        for argument in filter(UNSTORABLE.search, arguments):
+        for argument in filter(UNSTORABLE.search, [*modules, *arguments]):
             raise InputError(f"{argument!r}: has a character that files cannot have; leave it out")
+        for module in modules:
+            _import(module)
         if name not in COMMANDS:
             raise InputError(f"no command {name!r}; {nearest(name, COMMANDS)}")
         command = importlib.import_module(f"omrl.cli.{name}")
-        command.main(rest, shlex.join(["omrl", *arguments]))
+        imports = [word for module in modules for word in (IMPORT, module)]
+        command.main(rest, shlex.join(["omrl", *imports, *arguments]))
     except InputError as error:
         return 2, str(error)
     except NonFiniteError as error:
@@ -85,7 +94,33 @@ def _run(arguments: list[str]) -> tuple[int, str]:
     return 0, ""
 
 
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The modules of every leading `--import MODULE`, and what is behind them."""
+    modules = []
+    while arguments and arguments[0].partition("=")[0] == IMPORT:
+        _, equals, value = arguments[0].partition("=")
+        modules += [value] if equals else arguments[1:2]
+        arguments = arguments[1:] if equals else arguments[2:]
+    return modules, arguments
+
+
+def _import(module: str) -> None:
+    """Imports a module, which may be in the present folder. `InputError` if that fails."""
+    from omrl.errors import InputError, reason
+
+    sys.path.append(os.getcwd())  # Behind what is installed, which it may not hide.
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # Its own code, where anything may be wrong.
+        raise InputError(
+            f"{IMPORT} {module}: {type(error).__name__}: {reason(error)}; give a module's name; "
+            f"python -c 'import {module}' tells more"
+        ) from error
+
+
 def _usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
-    return "\n".join(["usage: omrl COMMAND [options]; omrl COMMAND --help tells more", "", *lines])
+    usage = "usage: omrl [--import MODULE] COMMAND [options]; omrl COMMAND --help tells more"
+    own = "MODULE is one of yours, which registers environments (docs/environments/your-own.md)"
+    return "\n".join([usage, "", *lines, "", own])

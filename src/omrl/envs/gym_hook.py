@@ -17,21 +17,28 @@ def gymnasium_id(env_id: str) -> str:
     return "omrl/" + env_id.replace("/", ".")
 
 
-def _register() -> None:
+def register_with_gymnasium(env_id: str, horizon: int) -> None:
+    """Makes an environment of the registry known to Gymnasium, which is loaded."""
     import gymnasium
 
-    from omrl.envs.registry import ids, make
-
+    if gymnasium_id(env_id) in gymnasium.registry:
+        return
     # Named, not imported: `omrl.envs.gym_wrapper` may be what is importing Gymnasium now.
     module = "omrl.envs.gym_wrapper"
+    gymnasium.register(
+        gymnasium_id(env_id),
+        entry_point=f"{module}:GymEnv",
+        vector_entry_point=f"{module}:GymVectorEnv",
+        max_episode_steps=horizon,
+        kwargs={"env_id": env_id},
+    )
+
+
+def _register() -> None:
+    from omrl.envs.registry import ids, make
+
     for env_id in ids():
-        gymnasium.register(
-            gymnasium_id(env_id),
-            entry_point=f"{module}:GymEnv",
-            vector_entry_point=f"{module}:GymVectorEnv",
-            max_episode_steps=make(env_id).spec.horizon,
-            kwargs={"env_id": env_id},
-        )
+        register_with_gymnasium(env_id, make(env_id).spec.horizon)
 
 
 class _RegisteringLoader:
