@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from omrl.errors import InputError, reason, system_error
 
@@ -50,3 +50,10 @@ def check_array(
         raise InputError(f"{path}: {name} is {array.dtype}, expected {np.dtype(dtype)}; {fix}")
     if array.shape != shape:
         raise InputError(f"{path}: {name} has shape {array.shape}, expected {shape}; {fix}")
+
+
+def check_real(name: str, values: ArrayLike) -> None:
+    """`InputError` unless `values` are real numbers: casts would drop imaginary parts."""
+    kind = np.asarray(values).dtype
+    if kind.kind not in "fiub":
+        raise InputError(f"{name} must be real numbers, not {kind}; convert to float32")

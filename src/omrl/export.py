@@ -76,6 +76,7 @@ class Policy:
                 f"observation of shape {obs.shape}: this policy reads [{self.obs_dim}] or "
                 f"[n, {self.obs_dim}]"
             )
+        check_real("observation", obs)
         hidden = obs.astype(np.float32)
         if self.metadata["obs_mean"]:
             hidden = (hidden - np.float32(self.metadata["obs_mean"])) / np.float32(

@@ -3,6 +3,7 @@
 import re
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import jax
@@ -142,6 +143,21 @@ def test_rewards_are_divided():
     assert scaled.step(action)[1] == plain.step(action)[1] / 4
 
 
+@pytest.mark.parametrize(("mean", "std"), [(0.0, 1e-40), (0.0, 1e-8), (1e8, 1e-2), (-1e8, 1e-50)])
+def test_what_is_constant_but_for_rounding_is_not_divided_by(cheetah_data, monkeypatch, mean, std):
+    env = normalize_obs(gymnasium.make(POINT), [mean, 1.0], [std, 0.25])
+    scaled = env.func(np.array([mean, 1.5], np.float32))
+    np.testing.assert_allclose(scaled, [0.0, 2.0], atol=1e-6 * abs(mean))
+    moved = env.func(np.float32([mean + 1e6, 1.5])) - scaled
+    np.testing.assert_allclose(moved, [1e6, 0.0], rtol=1e-5)
+    env.close()
+
+    obs = np.tile([[mean - std, 0.5], [mean + std, 1.5]], (10, 1))
+    part = SimpleNamespace(obs=obs, reward=np.ones(18), episode_start=np.array([0, 9, 18]))
+    monkeypatch.setattr(statistics, "_sample", lambda task: part)
+    assert statistics.measure(open_dataset(cheetah_data), [3], 0.5).obs_std == (1.0, 0.5)
+
+
 @pytest.mark.parametrize(
     ("wrap", "message"),
     [
@@ -149,6 +165,10 @@ def test_rewards_are_divided():
         (partial(normalize_obs, mean=(), std=()), "was the spec measured"),
         (partial(normalize_obs, mean=[0.0, 0.0], std=[1.0, 0.0]), "std above 0"),
         (partial(normalize_obs, mean=[0.0, np.nan], std=[1.0, 1.0]), "must be finite"),
+        (partial(normalize_obs, mean=[0, 1j], std=[1, 1]), "mean must be real numbers, not complex"),
+        (partial(normalize_obs, mean=[0, 0], std=[1, 1j]), "std must be real numbers, not complex"),
+        (partial(scale_reward, scale=1j), "scale of rewards must be real numbers, not complex128"),
+        (partial(belief, prior=[1j]), "prior must be real numbers, not complex128"),
         (partial(scale_reward, scale=0.0), "above 0, not 0.0"),
         (partial(scale_reward, scale=np.inf), "finite and above 0, not inf"),
         (partial(append_task, tasks=[]), r"one or more different indices, not \[\]"),

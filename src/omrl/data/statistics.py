@@ -10,6 +10,7 @@ import numpy as np
 from omrl.data.dataset import Dataset, TaskData
 from omrl.data.device import mc_return
 from omrl.errors import InputError
+from omrl.scales import divisors
 from omrl.types import Spec
 
 STATISTICS_EPISODES = 200
@@ -29,8 +30,6 @@ def measure(dataset: Dataset, tasks: Sequence[int], discount: float) -> Spec:
     returns = np.concatenate(
         [mc_return(part.reward, part.episode_start, discount) for part in parts]
     )
-    # A dead entry (the torso's y) stays as it is.
-    std = np.where(obs.std(0) > 1e-6, obs.std(0), 1.0)
     spec = dataset.spec
     return Spec(
         obs_dim=spec.obs_dim,
@@ -38,7 +37,7 @@ def measure(dataset: Dataset, tasks: Sequence[int], discount: float) -> Spec:
         num_train_tasks=len(tasks),
         horizon=spec.horizon,
         obs_mean=tuple(obs.mean(0).tolist()),
-        obs_std=tuple(std.tolist()),
+        obs_std=tuple(divisors(obs.mean(0), obs.std(0)).tolist()),
         return_mean=float(returns.mean()),
         return_std=float(returns.std()),
     )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 
+from omrl.arrays import check_real
 from omrl.envs.base import Physics, TaskEnv
 from omrl.errors import InputError
 
@@ -66,7 +67,11 @@ def advance(
 def check_actions(
     action: np.ndarray, active: Bool[np.ndarray, " env"]
 ) -> Float32[np.ndarray, "env act"]:
-    """The actions in float32. ValueError for one of an active environment that is not finite."""
+    """The actions in float32. ValueError for one of an active environment that is not finite.
+
+    InputError, which is one too, where actions are not real numbers.
+    """
+    check_real("action", action)
     with np.errstate(over="ignore"):
         rounded = np.asarray(action, np.float32)
     finite = np.isfinite(rounded)

@@ -28,8 +28,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from jaxtyping import Bool, Float, Float32
 
+from omrl.arrays import check_real
 from omrl.envs.gym_wrapper import task_index
 from omrl.errors import InputError
+from omrl.scales import divisors
 
 AnyEnv = TypeVar("AnyEnv", gymnasium.Env, VectorEnv)
 Numbers = Sequence[float] | np.ndarray
@@ -44,11 +46,14 @@ none for a single one, [env] for a vector."""
 def normalize_obs(env: AnyEnv, mean: Numbers, std: Numbers) -> AnyEnv:
     """Observations become (obs - mean) / std, entry by entry, in float32.
 
-    `mean` and `std`: `obs_mean` and `obs_std` of a `Spec`. `InputError` where there is not one of
-    each per entry, or a `std` is not above 0.
+    `mean` and `std`: `obs_mean` and `obs_std` of a `Spec`. A `std` below 1e-6, or that part of the
+    mean, counts as 1, as where it is measured. `InputError` where there is not one of each per
+    entry, or a `std` is not above 0.
     """
     space = _single_space(env)
-    offset, scale = np.asarray(mean, np.float32), np.asarray(std, np.float32)
+    check_real("mean", mean)
+    check_real("std", std)
+    offset, scale = np.asarray(mean, np.float64), np.asarray(std, np.float64)
     if offset.shape != space.shape or scale.shape != space.shape:
         raise InputError(
             f"mean and std must have one number for each of the {space.shape[0]} entries of an "
@@ -56,7 +61,10 @@ def normalize_obs(env: AnyEnv, mean: Numbers, std: Numbers) -> AnyEnv:
         )
     if not (np.isfinite(offset).all() and np.isfinite(scale).all() and (scale > 0).all()):
         raise InputError("mean and std must be finite, and std above 0")
-    standardise = partial(_standardise, mean=offset, std=scale)
+    scale = divisors(offset, scale)
+    standardise = partial(
+        _standardise, mean=offset.astype(np.float32), std=scale.astype(np.float32)
+    )
     scaled = spaces.Box(standardise(space.low), standardise(space.high), dtype=np.float32)
     if isinstance(env, VectorEnv):
         return gymnasium.wrappers.vector.TransformObservation(
@@ -70,6 +78,7 @@ def scale_reward(env: AnyEnv, scale: float) -> AnyEnv:
 
     The mean is not subtracted: where episodes may end early that would be another task.
     """
+    check_real("scale of rewards", scale)
     if not (np.isfinite(scale) and scale > 0):
         raise InputError(f"scale of rewards must be finite and above 0, not {scale}")
     divide = partial(_divide, scale=float(scale))
@@ -179,6 +188,7 @@ def append_belief(
     """
     if not isinstance(episodes_per_trial, int) or episodes_per_trial < 1:
         raise InputError(f"episodes_per_trial must be 1 or more, not {episodes_per_trial}")
+    check_real("prior", prior)
     initial = np.asarray(prior, np.float32)
     if initial.ndim != 1 or not np.isfinite(initial).all():
         raise InputError(f"prior must be a list of finite numbers, not of shape {initial.shape}")
@@ -283,7 +293,9 @@ def _updated(
     next_obs: np.ndarray,
 ) -> Float32[np.ndarray, "*env belief"]:
     taken = np.clip(np.asarray(action, np.float32), -1.0, 1.0)
-    updated = np.array(update(belief, obs, taken, reward, next_obs), np.float32)
+    returned = update(belief, obs, taken, reward, next_obs)
+    check_real("what update returns", returned)
+    updated = np.array(returned, np.float32)
     if updated.shape != belief.shape:
         raise InputError(
             f"update must return a belief of shape {belief.shape}, not {updated.shape}"
