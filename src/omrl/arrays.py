@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
 from omrl.errors import InputError, reason, system_error
 
@@ -52,7 +53,7 @@ def check_array(
         raise InputError(f"{path}: {name} has shape {array.shape}, expected {shape}; {fix}")
 
 
-def check_real(name: str, values: ArrayLike) -> None:
+def check_real(name: str, values: Any) -> None:
     """`InputError` unless `values` are real numbers: casts would drop imaginary parts."""
     kind = np.asarray(values).dtype
     if kind.kind not in "fiub":

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 from safetensors.numpy import load, save
 
-from omrl.arrays import reading
+from omrl.arrays import check_real, reading
 from omrl.config import from_json, read_json
 from omrl.errors import InputError
 from omrl.files import atomic_write, named, read_bytes

@@ -113,7 +113,7 @@ def test_registered_it_is_trained_on_as_any_other(tmp_path, monkeypatch):
     assert problem.env.spec == own.spec
     assert problem.env.splits["test"] == (5,)
     other = dataclasses.replace(own.spec, reward="-x_velocity")
-    with pytest.raises(InputError, match="another environment has this id"):
+    with pytest.raises(InputError, match="is another MDP already"):
         registry.register(dataclasses.replace(own, spec=other))
 
 

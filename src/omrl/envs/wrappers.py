@@ -78,7 +78,6 @@ def scale_reward(env: AnyEnv, scale: float) -> AnyEnv:
 
     The mean is not subtracted: where episodes may end early that would be another task.
     """
-    check_real("scale of rewards", scale)
     if not (np.isfinite(scale) and scale > 0):
         raise InputError(f"scale of rewards must be finite and above 0, not {scale}")
     divide = partial(_divide, scale=float(scale))
