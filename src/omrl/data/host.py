@@ -24,14 +24,11 @@ from jaxtyping import Float32, Int, Int32, Int64
 
 from omrl.data.dataset import Dataset, TaskData
 from omrl.data.device import check_hashes, mc_return
-from omrl.data.validate import read_header
+from omrl.data.manifest import CACHE
+from omrl.data.validate import episode_blocks, read_header
 from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.types import Batch
-
-CACHE = "cache"
-"""Folder of derived columns in that of the dataset. It may be deleted. Behind the array each file
-has the sha256 of all before, since nothing else vouches for it."""
 
 BLOCK_ROWS = 2**20
 """Whole episodes of about so many rows are held in memory at a time."""
@@ -191,6 +188,7 @@ def _mc_return(
 
 
 def _write_cache(path: Path, task: TaskData, discount: float) -> None:
+    """Behind the array comes the sha256 of all before, since nothing else vouches for it."""
     header = io.BytesIO()
     fields = {"descr": "<f4", "fortran_order": False, "shape": (task.record.transitions,)}
     np.lib.format.write_array_header_1_0(header, fields)
@@ -227,11 +225,7 @@ def _is_intact(path: Path, size: int) -> bool:
 def _mc_blocks(task: TaskData, discount: float) -> Iterator[Float32[np.ndarray, " rows"]]:
     """Monte-Carlo returns of the whole lifetime, some whole episodes at a time."""
     starts, reward = np.asarray(task.columns["episode_start"]), task.columns["reward"]
-    first = 0
-    while first < len(starts) - 1:
-        limit = np.searchsorted(starts, starts[first] + BLOCK_ROWS, side="right") - 1
-        stop = max(int(limit), first + 1)
+    for first, stop in episode_blocks(starts, BLOCK_ROWS):
         rows = np.asarray(reward[starts[first] : starts[stop]])
         block = mc_return(rows, starts[first : stop + 1] - starts[first], discount)
         yield block.astype(np.float32)
-        first = stop

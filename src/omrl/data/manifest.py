@@ -28,6 +28,8 @@ from omrl.errors import InputError
 from omrl.files import atomic_write
 
 NAME = "manifest.json"
+CACHE = "cache"
+"""Folder of what was derived from the data, within that of the dataset. It may be deleted."""
 FORMAT = "omrl-dataset"
 FORMAT_VERSION = 1
 FLOATS = ("float32", "float16")

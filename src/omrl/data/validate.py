@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -364,6 +364,17 @@ def _without(flag: np.ndarray, other: np.ndarray) -> np.ndarray:
 def episode_returns(reward: np.ndarray, episode_start: np.ndarray) -> np.ndarray:
     """Undiscounted sum of rewards of every episode, float64 [episodes]."""
     return np.add.reduceat(reward, episode_start[:-1], dtype=np.float64)
+
+
+def episode_blocks(episode_start: np.ndarray, rows: int) -> Iterator[tuple[int, int]]:
+    """The episodes `first` to `stop - 1` of one block after another: about so many `rows`, or one
+    longer episode."""
+    first = 0
+    while first < len(episode_start) - 1:
+        limit = np.searchsorted(episode_start, episode_start[first] + rows, side="right") - 1
+        stop = max(int(limit), first + 1)
+        yield first, stop
+        first = stop
 
 
 def return_statistics(returns: np.ndarray) -> tuple[float, float, float]:
