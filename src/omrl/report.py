@@ -54,7 +54,7 @@ def write_report(run_dir: str | Path) -> Path:
     _add_facts(report, run)
     path = run / "report.html"
     with atomic_write(path) as file:
-        file.write(_render(report).encode())
+        file.write(render("report.html", report=report).encode())
     return path
 
 
@@ -98,11 +98,11 @@ def _evaluation(results: Evaluation, left_out: list[str], name: str) -> dict[str
     title = f"{name}: {title}" if name else title
     header, rows, summary = table(result)
     shown = [
-        _figure(figures.per_task_bars(result), "Return per task; bars: standard error over seeds.")
+        figure(figures.per_task_bars(result), "Return per task; bars: standard error over seeds.")
     ]
     if len(config.shots) > 1:
         shown.append(
-            _figure(
+            figure(
                 figures.adaptation_curve(result), "Return after each number of adaptation rounds."
             )
         )
@@ -110,7 +110,7 @@ def _evaluation(results: Evaluation, left_out: list[str], name: str) -> dict[str
         left_out.append(f"adaptation curve ({title}): one shot only")
     if "x_velocity" in result.traces:
         caption = "Forward speed over an episode, mean over seeds and episodes."
-        shown.append(_figure(figures.speed_over_time(result), caption))
+        shown.append(figure(figures.speed_over_time(result), caption))
     else:
         left_out.append(f"speed over time ({title}): x_velocity was not recorded")
     return {
@@ -129,7 +129,7 @@ def _add_training(report: Report, run: Path, evaluations: Sequence[Evaluation]) 
     for results in evaluations:
         if len(results) > 1:
             caption = "Return of the evaluated states over meta-training, with 95 % intervals."
-            report.training.append(_figure(figures.return_over_updates(results), caption))
+            report.training.append(figure(figures.return_over_updates(results), caption))
     log = read_log(run)
     evaluated = [
         {"step": row["step"], "metrics": {name: [v] for name, v in row["evaluation"].items()}}
@@ -138,13 +138,13 @@ def _add_training(report: Report, run: Path, evaluations: Sequence[Evaluation]) 
     ]
     if not report.training and len(evaluated) > 1:
         caption = "What the evaluations during meta-training wrote to the log."
-        report.training.append(_figure(figures.metrics_over_updates(evaluated), caption))
+        report.training.append(figure(figures.metrics_over_updates(evaluated), caption))
     if not report.training:
         report.left_out.append("return over updates: fewer than two evaluations of one kind")
     rows = [row for row in log if row.get("metrics")]
     if rows:
         caption = "Training metrics: mean over seeds, band from the lowest to the highest seed."
-        report.training.append(_figure(figures.metrics_over_updates(rows), caption))
+        report.training.append(figure(figures.metrics_over_updates(rows), caption))
     else:
         report.left_out.append("training metrics: no rows in log.jsonl")
 
@@ -165,12 +165,14 @@ def _add_facts(report: Report, run: Path) -> None:
         report.facts.append({"title": title, "text": text})
 
 
-def _figure(svg: bytes, caption: str) -> dict[str, str]:
+def figure(svg: bytes, caption: str) -> dict[str, str]:
+    """A figure as the templates show it."""
     encoded = base64.b64encode(svg).decode()
     return {"source": f"data:image/svg+xml;base64,{encoded}", "caption": caption}
 
 
-def _render(report: Report) -> str:
+def render(template: str, **values: Any) -> str:
+    """The page that a template makes of `values`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -180,4 +182,4 @@ def _render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html").render(report=report, version=__version__)
+    return environment.get_template(template).render(version=__version__, **values)
