@@ -23,7 +23,9 @@ from points import BEHAVIOUR, PointEnv, lifetime
 
 from fake_results import make_result
 from omrl import bundle, runs
+from omrl.cli import data_info
 from omrl.config import parse_json
+from omrl.data import info
 from omrl.data.collect.results import AGENTS, FinalAgents
 from omrl.data.collect.storage import NAME as CHECKPOINT
 from omrl.data.collect.storage import Checkpoint, load_checkpoint
@@ -31,6 +33,7 @@ from omrl.data.dataset import Dataset
 from omrl.data.device import byte_budget
 from omrl.data.formats import FORMATS
 from omrl.data.formats.source import STATEMENT, Request, read_statement, statement_of
+from omrl.data.manifest import CACHE
 from omrl.data.slice import Slice
 from omrl.data.store import create, open_dataset
 from omrl.envs.base import EnvSpec
@@ -73,6 +76,22 @@ def of_dataset(name: str) -> Callable[[Path], Damageable]:
         return Damageable(path / name, read)
 
     return make
+
+
+def of_statistics(folder: Path) -> Damageable:
+    data = dataset(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(info, "CACHE_FROM", 1)
+        info.measure(data, None)
+    (file,) = (data.path / CACHE).iterdir()
+    return Damageable(file, lambda: info.measure(data, None))
+
+
+def of_unfinished(folder: Path) -> Damageable:
+    writer = create(folder / "points", PointEnv(), command="test")
+    writer.append(0, **lifetime(PointEnv(), 0, [5, 3]))
+    options = data_info.InfoOptions(writer.partial)
+    return Damageable(writer.partial / "manifest.json", lambda: data_info.run(options))
 
 
 def of_evaluation(folder: Path) -> Damageable:
@@ -186,6 +205,8 @@ KINDS: dict[str, Callable[[Path], Damageable]] = {
     "manifest": of_dataset("manifest.json"),
     "column": of_dataset("task-000/obs.npy"),
     "episodes": of_dataset("task-000/episode_start.npy"),
+    "statistics": of_statistics,
+    "unfinished": of_unfinished,
     "evaluation": of_evaluation,
     "policy": of_policy(".safetensors"),
     "policy-json": of_policy(".json"),
@@ -200,7 +221,7 @@ KINDS: dict[str, Callable[[Path], Damageable]] = {
 }
 JSON = (
     *("manifest", "policy-json", "log", "config", "versions", "spec"),
-    *("statement", "minari-json"),
+    *("statement", "minari-json", "unfinished"),
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fake_results import TASKS, make_result
 from omrl import figures
-from omrl.cli import data, main
+from omrl.cli import data_info, main
 from omrl.data.store import open_dataset
 from omrl.results import table
 from omrl.tables import parameter_cells, parameter_names
@@ -49,7 +49,7 @@ def test_few_parameters_are_shown_and_many_are_counted():
     assert parameter_names(["goal_x", "goal_y"]) == ["goal_x", "goal_y"]
     assert parameter_cells([0.5, 2.0]) == ["0.5", "2"]
     assert parameter_names(NAMES) == ["65 parameters"]
-    assert parameter_cells(VALUES.tolist()) == ["0.5, 0.5156, 0.5312, …"]
+    assert parameter_cells(VALUES.tolist()) == ["0.5, 0.5156, 0.5312, … 62 more"]
 
 
 def test_the_table_of_an_evaluation_counts_them_and_json_has_all(result):
@@ -65,7 +65,7 @@ def test_the_figures_name_tasks_in_place_of_their_parameters(result):
     assert axes.get_xlabel() == "task: 65 parameters"
     assert {label.get_text() for label in axes.get_xticklabels()} == {f"task {t}" for t in TASKS}
     panels = figures.speed_over_time.__wrapped__(result).axes
-    assert panels[0].get_title() == "task 7: 0.5, 0.5156, 0.5312, …"
+    assert panels[0].get_title() == "task 7: 0.5, 0.5156, 0.5312, … 62 more"
 
 
 def test_data_info_counts_them_and_json_has_all(cheetah_data, capsys):
@@ -75,10 +75,10 @@ def test_data_info_counts_them_and_json_has_all(cheetah_data, capsys):
         dataclasses.replace(task, parameters=tuple(VALUES.tolist())) for task in manifest.tasks
     )
     manifest = dataclasses.replace(manifest, spec=spec, tasks=tasks)
-    data._print_manifest(cheetah_data, manifest, False)
+    data_info.print_manifest(cheetah_data, manifest, False)
     text = capsys.readouterr().out
     assert "65 parameters" in text
-    assert "0.5, 0.5156, 0.5312, …" in text
+    assert "0.5, 0.5156, 0.5312, … 62 more" in text
     assert "0.5469" not in text
-    data._print_manifest(cheetah_data, manifest, True)
+    data_info.print_manifest(cheetah_data, manifest, True)
     assert json.loads(capsys.readouterr().out)["tasks"][0]["parameters"] == VALUES.tolist()

@@ -118,8 +118,7 @@ def speed_over_time(result: EvalResult) -> Figure:
     """Forward speed before and after adaptation against the task's target, mean over seeds."""
     trace, shots = result.traces["x_velocity"], result.config.shots
     order = _by_parameters(result)
-    spread = np.linspace(0, len(order) - 1, min(len(order), MAX_PANELS)).round()
-    chosen = [order[int(position)] for position in spread]
+    chosen = [order[position] for position in _spread(len(order))]
     seconds = result.provenance.dt * np.arange(1, trace.shape[-1] + 1)
     figure, grid = _panels(len(chosen), 5, share=True)
     for panel, task in zip(grid, chosen, strict=True):
@@ -176,6 +175,51 @@ def metrics_over_updates(rows: Sequence[Mapping[str, Any]]) -> Figure:
         _thousands(panel)
     _outer_labels(figure, "updates", "value, no unit")
     return figure
+
+
+@_image
+def returns_over_lifetime(curves: Mapping[str, Sequence[float]]) -> Figure:
+    """Mean return of equal parts of the lifetime of each task, by its title."""
+    titles = list(curves)
+    chosen = [titles[position] for position in _spread(len(titles))]
+    figure, grid = _panels(len(chosen), 5, share=False)
+    for panel, title in zip(grid, chosen, strict=True):
+        parts = len(curves[title])
+        done = 100 * (np.arange(parts) + 0.5) / parts
+        panel.plot(done, curves[title], "o-", ms=2, color=COLOURS["behaviour"])
+        panel.set_title(title, size=9)
+        panel.set_xlim(0, 100)
+    _outer_labels(figure, "lifetime (%)", RETURN_LABEL)
+    return figure
+
+
+@_image
+def return_histogram(counts: Sequence[int], low: float, high: float) -> Figure:
+    """Episodes in equal parts of the returns from `low` to `high`."""
+    figure, axes = _panel()
+    edges = np.histogram_bin_edges([], len(counts), (low, high))
+    axes.stairs(counts, edges, fill=True, color=COLOURS["behaviour"])
+    axes.set(xlabel=RETURN_LABEL, ylabel="episodes")
+    return figure
+
+
+@_image
+def shares_per_task(labels: Sequence[str], shares: Mapping[str, Sequence[float]]) -> Figure:
+    """Bars from 0 to 100 %, a few of them at each task."""
+    figure, axes = _panel(0.25 * len(labels) * len(shares))
+    width, colours = 0.8 / len(shares), list(COLOURS.values())[1:]
+    for number, (name, values) in enumerate(shares.items()):
+        position = np.arange(len(labels)) + (number - (len(shares) - 1) / 2) * width
+        axes.bar(position, 100 * np.array(values), width, color=colours[number], label=name)
+    axes.set_xticks(np.arange(len(labels)), labels, rotation=90 if len(labels) > 10 else 0)
+    axes.set(xlabel="task", ylabel="share (%)", ylim=(0, 100))
+    _legend(axes, len(shares))
+    return figure
+
+
+def _spread(count: int) -> list[int]:
+    """Positions of what gets a panel: all, or `MAX_PANELS` evenly from first to last."""
+    return [int(at) for at in np.linspace(0, count - 1, min(count, MAX_PANELS)).round()]
 
 
 def _panel(wanted_width: float = 0.0) -> tuple[Figure, Axes]:

@@ -22,6 +22,27 @@ def print_grid(grid: Table) -> None:
     Console(markup=False, highlight=False, width=max(Console().width, needed)).print(grid)
 
 
+def print_lines(title: str, lines: Sequence[str]) -> None:
+    """Prints lines as they are below a title, if there is one; a terminal wraps them."""
+    from rich.console import Console
+
+    console = Console(markup=False, highlight=False, soft_wrap=True)
+    for line in [title, *lines] if title else lines:
+        console.print(line)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table of texts, the first column to the left and numbers to the right."""
+    from rich.table import Table
+
+    table = Table()
+    for number, title in enumerate(header):
+        table.add_column(title, justify="left" if number == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    print_grid(table)
+
+
 def parameter_names(names: Sequence[str]) -> list[str]:
     """Titles of the columns of a task's parameters."""
     return list(names) if len(names) <= MOST_PARAMETERS else [f"{len(names)} parameters"]
@@ -31,4 +52,4 @@ def parameter_cells(values: Sequence[float]) -> list[str]:
     """What stands below `parameter_names`."""
     if len(values) <= MOST_PARAMETERS:
         return [f"{value:.4g}" for value in values]
-    return [", ".join(f"{value:.4g}" for value in values[:3]) + ", …"]
+    return [", ".join(f"{value:.4g}" for value in values[:3]) + f", … {len(values) - 3} more"]

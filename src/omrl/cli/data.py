@@ -7,36 +7,26 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tyro.conf import Positional
 
 from omrl import bundled
+from omrl.cli import data_info
 from omrl.cli.data_exchange import ExportOptions, ImportOptions, run_export, run_import
+from omrl.cli.data_info import known_env, print_manifest
 from omrl.cli.data_relabel import RelabelOptions, run_relabel
 from omrl.cli.options import as_options, parse
 from omrl.data import manifest as manifests
 from omrl.data import validate as validation
-from omrl.data.manifest import Manifest
 from omrl.data.slice import Slice
 from omrl.data.store import check_mdp, open_dataset, write_slice
 from omrl.envs import registry
-from omrl.envs.base import TaskEnv
 from omrl.errors import InputError, nearest
 from omrl.ranges import Count
-from omrl.tables import parameter_cells, parameter_names, print_grid
+from omrl.tables import print_grid
 
 _COMMANDS = ("info", "validate", "slice", "relabel", "import", "export")
-
-
-@dataclass(frozen=True)
-class InfoOptions:
-    """Say what is in a dataset."""
-
-    path: Positional[Path]
-    """Folder of the dataset."""
-    json: bool = False
-    """Print one JSON object instead of a table."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +59,11 @@ class SliceOptions:
     """Print one JSON object instead of a table."""
 
 
-def info(options: InfoOptions) -> None:
-    """Print what the dataset holds, after the checks of opening it."""
-    _print_manifest(options.path, open_dataset(options.path).manifest, options.json)
-
-
 def validate(options: ValidateOptions) -> None:
     """Print every finding; `InputError` if there is any. A clean result is put on record."""
     path = bundled.resolve(options.path)
     manifest = manifests.read(path)
-    env = _known_env(manifest)
+    env = known_env(manifest)
     if env is not None:
         check_mdp(path, manifest, env)
     report = validation.validate(path, manifest, env)
@@ -104,7 +89,7 @@ def slice_dataset(options: SliceOptions) -> None:
         command=shlex.join(["omrl", "data", "slice", *chosen]),
         overwrite=options.overwrite,
     )
-    _print_manifest(result.path, result.manifest, options.json)
+    print_manifest(result.path, result.manifest, options.json)
 
 
 def main(arguments: Sequence[str], command: str) -> None:
@@ -116,7 +101,7 @@ def main(arguments: Sequence[str], command: str) -> None:
         if not arguments:
             raise InputError(f"name a command: omrl data {names}")
     elif name == "info":
-        info(parse(InfoOptions, "data info", rest))
+        data_info.run(parse(data_info.InfoOptions, "data info", rest))
     elif name == "validate":
         validate(parse(ValidateOptions, "data validate", rest))
     elif name == "slice":
@@ -124,67 +109,15 @@ def main(arguments: Sequence[str], command: str) -> None:
     elif name == "relabel":
         options = parse(RelabelOptions, "data relabel", rest)
         result = run_relabel(options)
-        _print_manifest(result.path, result.manifest, options.json)
+        print_manifest(result.path, result.manifest, options.json)
     elif name == "import":
         options = parse(ImportOptions, "data import", rest)
         result = run_import(options)
-        _print_manifest(result.path, result.manifest, options.json)
+        print_manifest(result.path, result.manifest, options.json)
     elif name == "export":
         run_export(parse(ExportOptions, "data export", rest))
     else:
         raise InputError(f"no command data {name!r}; {nearest(name, _COMMANDS)}")
-
-
-def _known_env(manifest: Manifest) -> TaskEnv | None:
-    try:
-        return registry.make(manifest.spec.id)
-    except InputError:
-        return None  # An environment of the data's owner: all but its rewards can be checked.
-
-
-def _summary(path: Path, manifest: Manifest) -> dict[str, Any]:
-    columns = [column for task in manifest.tasks for column in task.columns.values()]
-    return {
-        "path": str(path),
-        "env": manifest.spec.id,
-        "spec_hash": manifest.spec.hash,
-        "hash": manifest.hash,
-        "validated": manifest.validated,
-        "reward": (manifest.validation or {}).get("reward", "not checked"),
-        "dtype": manifest.dtype,
-        "bytes": sum(column.num_bytes for column in columns),
-        "episodes": sum(task.episodes for task in manifest.tasks),
-        "transitions": sum(task.transitions for task in manifest.tasks),
-        "splits": {name: list(tasks) for name, tasks in manifest.splits.items()},
-        "command": manifest.command,
-        "versions": dict(manifest.versions),
-        "source": manifest.source,
-    }
-
-
-def _print_manifest(path: Path, manifest: Manifest, as_json: bool) -> None:
-    summary = _summary(path, manifest)
-    if as_json:
-        tasks = manifests.to_json(manifest)["tasks"]
-        print(json.dumps(summary | {"tasks": tasks}))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(markup=False)
-    for name, value in summary.items():
-        pairs = value.items() if isinstance(value, dict) else ()
-        text = "; ".join(f"{key}: {item}" for key, item in pairs) or str(value)
-        console.print(f"{name:12}", text, highlight=False, soft_wrap=True)
-    table = Table("task", *parameter_names(manifest.spec.task_names), "episodes", "transitions")
-    for name in ("mean return", "minimum", "maximum"):
-        table.add_column(name, justify="right")
-    for task in manifest.tasks:
-        returns = (task.return_mean, task.return_min, task.return_max)
-        counts = (str(task.episodes), str(task.transitions))
-        parameters = parameter_cells(task.parameters)
-        table.add_row(str(task.index), *parameters, *counts, *(f"{r:.1f}" for r in returns))
-    print_grid(table)
 
 
 def _print_report(report: validation.Report, as_json: bool) -> None:
