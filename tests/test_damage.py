@@ -26,7 +26,7 @@ from omrl import bundle, runs
 from omrl.cli import data_info
 from omrl.config import parse_json
 from omrl.data import info
-from omrl.data.collect.results import AGENTS, FinalAgents
+from omrl.data.collect.results import AGENTS, FinalAgents, KeptPolicies, agents_file
 from omrl.data.collect.storage import NAME as CHECKPOINT
 from omrl.data.collect.storage import Checkpoint, load_checkpoint
 from omrl.data.dataset import Dataset
@@ -148,6 +148,17 @@ def of_agents(folder: Path) -> Damageable:
     return Damageable(folder / AGENTS, lambda: FinalAgents.load(folder))
 
 
+def of_kept(folder: Path) -> Damageable:
+    """A policy kept before the final one."""
+    path, spec = dataset(folder).path, PointEnv().spec
+    row = np.ones((1, spec.obs_dim), np.float32)
+    layer = np.ones((1, spec.obs_dim, spec.act_dim), np.float32)
+    agents = FinalAgents(np.arange(1), row, row, 5.0, (layer,), (layer[:, 0],), spec.act_dim)
+    for number in (1, 2):
+        np.savez(path / agents_file(number, 2), **agents.arrays())
+    return Damageable(path / agents_file(1, 2), lambda: KeptPolicies.load(path, PointEnv()))
+
+
 def of_spec(folder: Path) -> Damageable:
     file = folder / "spec.json"
     file.write_text(PointEnv().spec.to_json())
@@ -215,6 +226,7 @@ KINDS: dict[str, Callable[[Path], Damageable]] = {
     "versions": of_run("versions.json"),
     "collection": of_checkpoint,
     "agents": of_agents,
+    "kept": of_kept,
     "spec": of_spec,
     "statement": of_statement,
     **FOREIGN,
@@ -258,7 +270,7 @@ def damage_everywhere(damaged: Damageable, count: int, last: int = 0) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_damaged_bytes(tmp_path, name):
-    archive = name in ("evaluation", "collection", "agents", "npz")
+    archive = name in ("evaluation", "collection", "agents", "kept", "npz")
     # Of an archive, the directory is at the end.
     damage_everywhere(KINDS[name](tmp_path), 25, 100 if archive else 0)
 
@@ -359,7 +371,7 @@ def test_other_encodings_are_refused(encoding):
 # --- Archives with members that numpy would not write ---
 
 
-@pytest.mark.parametrize("name", ["evaluation", "collection", "agents"])
+@pytest.mark.parametrize("name", ["evaluation", "collection", "agents", "kept"])
 @pytest.mark.parametrize(
     "array",
     [np.zeros((0, 3)), np.array("x"), np.array([{}]), np.zeros(3, "U0"), np.zeros(2, "i4, f8")],

@@ -15,7 +15,7 @@ from omrl.algos.sac import SacConfig
 from omrl.cli import main
 from omrl.cli.options import DeviceOptions
 from omrl.config import from_json, to_json
-from omrl.data.collect.config import CollectConfig
+from omrl.data.collect.config import CollectConfig, KeptConfig
 from omrl.errors import InputError, at
 from omrl.presets import PRESETS, RunConfig, RunRecord
 from omrl.protocol import AdaptConfig
@@ -27,6 +27,9 @@ CONFIGS = {
     **{name: preset.config for name, preset in PRESETS.items()},
     "collect with TD3": CollectConfig(),
     "collect with SAC": CollectConfig(agent=SacConfig()),
+    "collect with kept policies": CollectConfig(
+        agent=KeptConfig(policies=(1,), shares=(1.0,)), tasks=(0,)
+    ),
     "adapt": AdaptConfig(),
     "record of a run": RunRecord(RunConfig(), Spec(3, 2, 6, 10, (0.5,), (2.0,)), "data", "hash"),
     "devices": DeviceOptions(coordinator="10.0.0.1:9000"),
@@ -39,7 +42,7 @@ ZERO_IS_LEGAL = {
     "eval_every", "group_size", "threads",
     # fractions, and amounts of noise
     "discount", "start", "recency", "target_decay", "target_rate", "target_noise",
-    "target_noise_clip", "exploration_noise",
+    "target_noise_clip", "exploration_noise", "noise",
     # nats
     "target_entropy",
     # measured on the data

@@ -9,9 +9,10 @@ import pytest
 from omrl.algos.sac import SacConfig
 from omrl.algos.td3 import Td3Config
 from omrl.cli import main
-from omrl.cli.collect import CollectOptions, canonical_command, default_config
+from omrl.cli.collect import CollectOptions, canonical_command
 from omrl.cli.options import parse
 from omrl.data.collect.config import CollectConfig
+from omrl.data.collect.presets import default_config
 from omrl.data.store import Writer, open_dataset
 from omrl.errors import InputError
 
@@ -92,7 +93,7 @@ def test_the_canonical_command_makes_the_config(config):
 
 
 def test_the_environment_decides_the_learner_so_it_comes_first(tmp_path, capsys):
-    options = ["--env", "ant-dir/fwd-v1", "--out", str(tmp_path / "data")]
+    options = ["cheetah-vel-10min", "--env", "ant-dir/fwd-v1", "--out", str(tmp_path / "data")]
     assert main(["collect", *options]) == 2
     assert "say omrl collect ant-dir/fwd-v1" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

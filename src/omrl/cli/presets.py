@@ -9,13 +9,18 @@ import tyro
 
 from omrl.cli.options import parse, print_json
 from omrl.config import to_json
-from omrl.presets import PRESETS, Preset, preset
+from omrl.data.collect import presets as collections
+from omrl.data.collect.presets import CollectPreset
+from omrl.errors import InputError, nearest
+from omrl.presets import PRESETS, Preset
+
+EVERY: dict[str, Preset | CollectPreset] = {**PRESETS, **collections.PRESETS}
 
 
 @dataclass(frozen=True)
 class PresetsOptions:
-    """List the presets, or print one completely: `omrl presets NAME > my.json` makes a file of
-    settings to edit, which `omrl train --from my.json` takes."""
+    """List the presets of `omrl train` and `omrl collect`, or print one completely: `omrl presets
+    NAME > my.json` makes a file of settings to edit, which `omrl train --from my.json` takes."""
 
     name: tyro.conf.Positional[str | None] = None
     """Preset to print."""
@@ -26,19 +31,31 @@ class PresetsOptions:
 def main(arguments: Sequence[str], command: str) -> None:
     options = parse(PresetsOptions, "presets", arguments)
     if options.name is not None:
-        print_json(_describe(preset(options.name)))
+        if options.name not in EVERY:
+            raise InputError(f"no preset {options.name!r}; {nearest(options.name, EVERY)}")
+        print_json(_describe(EVERY[options.name]))
     elif options.json:
-        print_json({name: _describe(each) for name, each in PRESETS.items()})
+        print_json({name: _describe(each) for name, each in EVERY.items()})
     else:
+        print("Of omrl train:\n")
         for name, each in PRESETS.items():
-            print(f"{name}\n    {each.config.env}; {each.source}")
-            if each.deviates:
-                print(f"    deviates: {each.deviates}")
+            _print(name, each, each.config.env)
+        print("\nOf omrl collect:\n")
+        for name, each in collections.PRESETS.items():
+            config = each.config
+            what = f"{config.env}, {config.algorithm}, {config.steps:,} transitions per task"
+            _print(name, each, what)
 
 
-def _describe(each: Preset) -> dict[str, object]:
+def _print(name: str, each: Preset | CollectPreset, what: str) -> None:
+    print(f"{name}\n    {what}; {each.source}")
+    if each.deviates:
+        print(f"    deviates: {each.deviates}")
+
+
+def _describe(each: Preset | CollectPreset) -> dict[str, object]:
     return {
         "source": each.source,
         "deviates": each.deviates,
-        "run": to_json(each.config),
+        "run" if isinstance(each, Preset) else "collect": to_json(each.config),
     }

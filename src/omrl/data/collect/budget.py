@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from omrl.data.collect.config import CollectConfig
 from omrl.data.collect.learner import Learner, task_streams
+from omrl.data.collect.results import KeptPolicies
 from omrl.data.store import task_bytes
 from omrl.envs.base import EnvSpec
 from omrl.errors import InputError
@@ -52,21 +54,39 @@ def capacity(config: CollectConfig, spec: EnvSpec) -> int:
     return config.steps - 1 + longest
 
 
-def budget(config: CollectConfig, spec: EnvSpec, learner: Learner) -> Budget:
+def budget(config: CollectConfig, spec: EnvSpec, kept: KeptPolicies | None) -> Budget:
+    """`kept` are the policies to play, if it is them that collect."""
     rows = capacity(config, spec)
-    streams = jax.eval_shape(lambda: task_streams(0, jnp.zeros(1, jnp.int32)))
-    shapes = jax.tree.leaves(jax.eval_shape(learner.init, streams))
-    state = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in shapes)
-    batches = config.updates_per_step * learner.agent.config.batch_size * learner.row_width * FLOAT
-    per_round = config.envs * spec.horizon * learner.row_width * FLOAT
-    # Old and new state while an update runs, and its gradients; batches raw and normalised.
+    disk = task_bytes(spec, rows, math.ceil(rows / spec.horizon))
     # A round being played and two waiting, each copied when it is written.
+    width = 2 * spec.obs_dim + spec.act_dim + 2
+    host = 4 * config.envs * spec.horizon * width * FLOAT
+    if not config.learns:
+        # One policy on the device, all of them on the host; observations and actions of a step.
+        policies = [agents.arrays().values() for agents in kept.agents] if kept else []
+        size = sum(array[0].nbytes for arrays in policies for array in arrays)
+        return Budget(0, size + config.envs * width * FLOAT, host + 2 * size, disk)
+    learner = Learner(config.make_agent(spec), config.updates_per_step)
+    streams = jax.eval_shape(lambda: task_streams(0, jnp.zeros(1, jnp.int32)))
+    brains = jax.eval_shape(learner.init, streams)
+    state = _size(brains)
+    # What is kept in memory and in checkpoints until a lifetime ends.
+    policies = (config.keep_agents - 1) * _size(
+        jax.eval_shape(jax.vmap(learner.agent.actor), brains.agent)
+    )
+    batches = config.updates_per_step * learner.agent.config.batch_size * learner.row_width * FLOAT
+    # Old and new state while an update runs, and its gradients; batches raw and normalised.
     return Budget(
         replay=rows * learner.row_width * FLOAT,
         agent=3 * state + 2 * batches,
-        host=4 * per_round + 2 * state,
-        disk=task_bytes(spec, rows, math.ceil(rows / spec.horizon)) + 2 * state,
+        host=host + 2 * (state + policies),
+        disk=disk + 2 * (state + policies),
     )
+
+
+def _size(tree: Any) -> int:
+    """Bytes of a tree of shapes."""
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def split_into_groups(

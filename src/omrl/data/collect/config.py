@@ -10,23 +10,66 @@ from omrl.algos.td3 import Td3, Td3Config
 from omrl.config import to_json
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
-from omrl.ranges import Count, Natural, Range, Size, check_ranges
+from omrl.ranges import Count, Natural, NonNegative, Positive, Range, Size, check_ranges
 
 IRRELEVANT = ("checkpoint_every", "group_size", "threads")
 """Fields that do not change the data."""
+OF_LEARNERS = ("updates_per_step", "warmup_rounds", "keep_agents")
+"""Fields that mean nothing where nobody learns."""
+
+
+@dataclass(frozen=True)
+class RandomConfig:
+    """Independent actions, uniform over the box; nobody learns."""
+
+
+@dataclass(frozen=True)
+class KeptConfig:
+    """Policies that an earlier collection kept (`keep_agents`), one after another; nobody learns.
+
+    Each gets its share of the transitions, in whole rounds, in the order of `policies`.
+    """
+
+    source: str = ""
+    """sha256 of the policies, see `KeptPolicies`."""
+    policies: tuple[Count, ...] = ()
+    """Their numbers, from 1 for the earliest to that of the final agent; none: all."""
+    shares: tuple[Positive, ...] = ()
+    """Parts of the data that each collects, of any sum; none: equal ones."""
+    noise: NonNegative = 0.1
+    """Standard deviation of the Gaussian noise on their best actions; the sum is clipped to the
+    box. The default is that of TD3 while it explores."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.shares and len(self.shares) != len(self.policies):
+            raise InputError(
+                f"shares: {len(self.shares)} for {len(self.policies)} policies; give one for each "
+                "of agent.policies"
+            )
+
+
+ALGORITHMS: dict[str, type[Td3Config | SacConfig | RandomConfig | KeptConfig]] = {
+    "td3": Td3Config,
+    "sac": SacConfig,
+    "random": RandomConfig,
+    "kept": KeptConfig,
+}
 
 
 @dataclass(frozen=True)
 class CollectConfig:
     """One agent per task, trained from scratch; its whole lifetime is the data of the task.
 
-    A round is one episode of every environment. Lifetimes consist of whole rounds.
+    Or a behaviour that does not learn: random actions, or policies kept from other lifetimes. A
+    round is one episode of every environment. Lifetimes consist of whole rounds.
     """
 
     env: str = "cheetah-vel/macaw-v1"
     """Environment id."""
-    agent: Td3Config | SacConfig = field(default_factory=Td3Config)
-    """Learner of every task (MACAW, appendix D.2: TD3 for Cheetah-Velocity, SAC for the others)."""
+    agent: Td3Config | SacConfig | RandomConfig | KeptConfig = field(default_factory=Td3Config)
+    """Learner of every task (MACAW, appendix D.2: TD3 for Cheetah-Velocity, SAC for the others), or
+    the behaviour that does not learn."""
     tasks: tuple[Natural, ...] = ()
     """Indices of the tasks to collect; none: all. What else is collected does not change a task."""
     steps: Count = 500_000
@@ -37,6 +80,8 @@ class CollectConfig:
     """Batches that every agent learns from per step of all its environments."""
     warmup_rounds: Count = 2
     """Rounds of uniformly random actions, without learning, at the start of every lifetime."""
+    keep_agents: Size = 1
+    """Policies to keep of every lifetime, evenly spaced over it; the last is the final agent."""
     seed: Natural = 0
     checkpoint_every: Count = 10
     """Rounds after which everything so far survives a kill."""
@@ -60,7 +105,17 @@ class CollectConfig:
                 )
         return tuple(sorted(self.tasks)) or tuple(range(num_tasks))
 
+    @property
+    def algorithm(self) -> str:
+        """The agent's name, of `ALGORITHMS`."""
+        return next(name for name, kind in ALGORITHMS.items() if type(self.agent) is kind)
+
+    @property
+    def learns(self) -> bool:
+        return isinstance(self.agent, Td3Config | SacConfig)
+
     def make_agent(self, spec: EnvSpec) -> Td3 | Sac:
+        """The learner of a task of which there is one."""
         kind = Td3 if isinstance(self.agent, Td3Config) else Sac
         agent = kind(self.agent, spec.obs_dim, spec.act_dim)  # pyright: ignore[reportArgumentType]
         if self.updates_per_step % agent.batches_per_update:
@@ -73,8 +128,13 @@ class CollectConfig:
     def record(self) -> dict[str, Any]:
         """All that decides a task's data, as JSON: the behaviour's description, and what a resumed
         collection is compared with."""
+        values = self.relevant()
+        del values["tasks"]
+        return values | {"agent": {"algorithm": self.algorithm} | values["agent"]}
+
+    def relevant(self) -> dict[str, Any]:
+        """The fields that change the data, as JSON."""
         values = to_json(self)
-        for name in ("tasks", *IRRELEVANT):
+        for name in (*IRRELEVANT, *(() if self.learns else OF_LEARNERS)):
             del values[name]
-        algorithm = "td3" if isinstance(self.agent, Td3Config) else "sac"
-        return values | {"agent": {"algorithm": algorithm} | values["agent"]}
+        return values

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt
 
 from omrl.data.collect.moments import Moments, add_rows, empty_moments, normalise
 from omrl.nets.mlp import Mlp
@@ -75,6 +75,16 @@ def task_streams(seed: int, tasks: Int[Array, " task"]) -> Streams:
     return Streams(*jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, 3))(keys), 1, 0))
 
 
+def env_keys(key: Key, step: Int[Array, ""], num_envs: int) -> UInt[Array, "env 2"]:
+    """Keys of a task's environments at `step` of its lifetime; `key` is `Streams.act`."""
+    return jax.random.split(jax.random.fold_in(key, step), num_envs)
+
+
+def random_action(key: Key, act_dim: int) -> Float[Array, " act"]:
+    """Uniform over the box."""
+    return jax.random.uniform(key, (act_dim,), minval=-1, maxval=1)
+
+
 @dataclass(frozen=True)
 class Learner:
     """Programs for the agents of all tasks of a group; holds no state."""
@@ -113,13 +123,13 @@ class Learner:
 
         def one_env(brain: Brain, obs: Float[Array, " obs"], key: Key) -> Float[Array, " act"]:
             if mode == "random":
-                return jax.random.uniform(key, (self.agent.act_dim,), minval=-1, maxval=1)
+                return random_action(key, self.agent.act_dim)
             return self.agent.act(brain.agent, normalise(brain.moments, obs), key, mode == "best")
 
         def one_task(
             brain: Brain, key: Key, obs: Float[Array, "env obs"]
         ) -> Float[Array, "env act"]:
-            keys = jax.random.split(jax.random.fold_in(key, step), obs.shape[0])
+            keys = env_keys(key, step, obs.shape[0])
             return jax.vmap(one_env, (None, 0, 0))(brain, obs, keys)
 
         return jax.vmap(one_task)(brains, streams.act, obs)

@@ -33,6 +33,10 @@ class CollectProgress:
             self._task = self._bar.add_task("", total=total)
             self._bar.start()
 
+    def restart(self) -> None:
+        """From here on time counts; what went by since the last step was no collecting."""
+        self._last = (time.monotonic(), self._done, self._updates)
+
     def step(self, transitions: int, updates: int) -> None:
         """After a step of the environments, with what it added over all tasks."""
         self._done += transitions

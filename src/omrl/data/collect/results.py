@@ -3,12 +3,16 @@
     curves.npz   tasks [task], returns and steps [task, round], final_returns [task, episode]
     curves.png   the returns over the steps (MACAW, Figures 9 and 10)
     agents.npz   tasks [task], obs_mean and obs_scale [task, obs], weight.i and bias.i [task, ...]
+    agents-I-of-K.npz   alike, the policies kept after I/K of the transitions, I < K
 
-The final agents are the oracle: what an agent reaches that has learned its task alone.
+The final agents are the oracle: what an agent reaches that has learned its task alone. Where nobody
+learned there are neither agents nor `final_returns`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +21,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from omrl.arrays import check_array, read_npz
+from omrl.data.store import are_tasks_of, check_mdp, open_dataset
+from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
 from omrl.files import atomic_write
 
@@ -55,6 +61,11 @@ def add_tasks(path: Path, arrays: Arrays) -> None:
     save(path, arrays)
 
 
+def agents_file(number: int, count: int) -> str:
+    """Name of the file of the `number`-th of `count` policies kept of each lifetime."""
+    return AGENTS if number == count else f"agents-{number}-of-{count}.npz"
+
+
 def _stack(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Concatenated over tasks; where one has fewer rounds, padded with NaN."""
     if first.ndim < 2 or first.shape[1] == second.shape[1]:
@@ -80,11 +91,14 @@ class FinalAgents:
     act_dim: int
 
     @classmethod
-    def load(cls, dataset: str | Path) -> FinalAgents:
-        """Those in the folder of a dataset. Raises `InputError` where there are none."""
-        path = Path(dataset) / AGENTS
+    def load(cls, dataset: str | Path, file: str = AGENTS) -> FinalAgents:
+        """Those in the folder of a dataset; `file` is that of policies kept earlier.
+
+        Raises `InputError` where there are none.
+        """
+        path = Path(dataset) / file
         if not path.is_file():
-            raise InputError(f"{path}: missing; only data from `omrl collect` has its agents")
+            raise InputError(f"{path}: missing; only what `omrl collect` trained has its agents")
         arrays = load(path)
         layers = range(sum(name.startswith("weight.") for name in arrays))
         parts = [f"{part}.{i}" for i in layers for part in ("weight", "bias")]
@@ -131,6 +145,77 @@ class FinalAgents:
             x = np.maximum(x @ weight[found] + bias[found], 0)
         x = x @ self.weights[-1][found] + self.biases[-1][found]
         return np.tanh(x[..., : self.act_dim])
+
+
+@dataclass(frozen=True)
+class KeptPolicies:
+    """What a collection kept of its agents' lifetimes, earliest first."""
+
+    agents: tuple[FinalAgents, ...]
+
+    @classmethod
+    def load(cls, dataset: str | Path, env: TaskEnv) -> KeptPolicies:
+        """Those in the folder of a dataset with the MDP and tasks of `env`. Raises `InputError`."""
+        opened = open_dataset(dataset)
+        check_mdp(opened.path, opened.manifest, env)
+        if not are_tasks_of(env, opened.manifest.tasks):
+            raise InputError(f"{dataset}: its tasks are not those of {env.spec.id}")
+        counts = [
+            int(found[1])
+            for path in opened.path.glob("agents-*.npz")
+            if (found := re.fullmatch(r"agents-1-of-(\d{1,5})\.npz", path.name))
+        ]
+        count = max(counts, default=1)
+        numbers = range(1, count + 1)
+        kept = cls(tuple(FinalAgents.load(opened.path, agents_file(i, count)) for i in numbers))
+        for number, agents in enumerate(kept.agents, start=1):
+            _check_shapes(opened.path / agents_file(number, count), agents, kept.agents[-1], env)
+        return kept
+
+    @property
+    def hash(self) -> str:
+        """sha256 of all arrays."""
+        digest = hashlib.sha256()
+        for agents in self.agents:
+            for name, array in sorted(agents.arrays().items()):
+                digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def check(self, policies: tuple[int, ...], tasks: tuple[int, ...]) -> None:
+        """`InputError` unless there are these policies of all these tasks."""
+        count = len(self.agents)
+        if any(number > count for number in policies):
+            raise InputError(
+                f"agent.policies: {max(policies)}, but {count} were kept of each lifetime; choose "
+                f"among 1 to {count}"
+            )
+        missing = sorted(set(tasks) - set(self.agents[-1].tasks.tolist()))
+        if missing:
+            raise InputError(
+                f"tasks: no policies were kept of {', '.join(map(str, missing))}; there are "
+                f"--tasks {' '.join(map(str, self.agents[-1].tasks.tolist()))}"
+            )
+
+
+def _check_shapes(path: Path, agents: FinalAgents, final: FinalAgents, env: TaskEnv) -> None:
+    """`InputError` unless the policies fit the environment, and are of the tasks of `final`."""
+    spec, num_tasks = env.spec, len(final.tasks)
+    widths = [spec.obs_dim, *(bias.shape[-1] for bias in final.biases)]
+    wanted = {
+        "obs_mean": (num_tasks, spec.obs_dim),
+        "obs_scale": (num_tasks, spec.obs_dim),
+        **{f"weight.{i}": (num_tasks, *widths[i : i + 2]) for i in range(len(final.biases))},
+        **{f"bias.{i}": (num_tasks, width) for i, width in enumerate(widths[1:])},
+    }
+    arrays = agents.arrays()
+    for name, shape in wanted.items():
+        if name not in arrays:
+            raise InputError(f"{path}: has no {name}, the final agents do; {FIX}")
+        check_array(path, name, arrays[name], np.float32, shape, FIX)
+    same = np.array_equal(agents.tasks, final.tasks)
+    if not same or agents.act_dim != spec.act_dim or widths[-1] < spec.act_dim:
+        raise InputError(f"{path}: policies of other tasks or actions than {spec.id} has; {FIX}")
 
 
 def draw_curves(curves: Arrays, title: str, path: Path) -> None:

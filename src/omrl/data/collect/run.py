@@ -1,8 +1,8 @@
 """The collection of a whole dataset: groups of tasks one after another, resumed where it stopped.
 
 In `OUT.partial`, which becomes OUT at the end, lie the transitions so far and the newest
-checkpoint. Tasks that are done are on record in the manifest, and their results in `curves.npz`
-and `agents.npz`.
+checkpoint. Tasks that are done are on record in the manifest, and their results in the files of
+`omrl.data.collect.results`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from omrl.config import Json
 from omrl.data import store
 from omrl.data.collect import results, storage
 from omrl.data.collect.budget import budget, split_into_groups
-from omrl.data.collect.config import CollectConfig
+from omrl.data.collect.config import CollectConfig, KeptConfig
+from omrl.data.collect.crew import make_crew
 from omrl.data.collect.group import Group
-from omrl.data.collect.learner import Learner
 from omrl.data.collect.progress import CollectProgress
+from omrl.data.collect.results import KeptPolicies
 from omrl.data.collect.rounds import Round, Simulation
 from omrl.data.collect.storage import Background, Checkpoint
 from omrl.data.device import free_memory
@@ -46,7 +47,7 @@ class Collection:
 
     config: CollectConfig
     env: TaskEnv
-    learner: Learner
+    kept: KeptPolicies | None
     writer: Writer
 
     @property
@@ -65,6 +66,7 @@ def collect(
     command: str,
     device: Any,
     resume: bool = False,
+    kept: KeptPolicies | None = None,
     console: Console | None = None,
 ) -> Dataset:
     """Train one agent per task and write all they did to the dataset `out`.
@@ -73,6 +75,7 @@ def collect(
         command: recorded with the data; a resumed collection must give the same.
         device: the JAX device that the agents learn on.
         resume: go on with the collection that was begun at `out`.
+        kept: the policies that collect, if `config.agent` says that some do.
 
     Raises:
         InputError: bad config; `out` is there, or an unfinished collection is there (or is not, to
@@ -83,18 +86,22 @@ def collect(
     out = Path(out)
     console = console or Console(stderr=True, soft_wrap=True, highlight=False)
     env = make(config.env)
-    learner = Learner(config.make_agent(env.spec), config.updates_per_step)
     tasks = config.indices(env)
+    _check_kept(config, kept, tasks)
     _check_place(out, resume)
     with jax.default_device(device):
-        plan, room = budget(config, env.spec, learner), free_memory(device)
+        plan, room = budget(config, env.spec, kept), free_memory(device)
         split = partial(
             split_into_groups, needed=plan.device, room=room, group_size=config.group_size
+        )
+        console.print(
+            f"{config.env}: {config.algorithm}, {len(tasks)} tasks x {config.steps:,} transitions",
+            markup=False,
         )
         console.print(plan.describe(len(tasks), len(split(tasks)[0]), room), markup=False)
         if not resume:
             check_room(out, len(tasks) * plan.disk)
-        collection = Collection(config, env, learner, store.create(out, env, command=command))
+        collection = Collection(config, env, kept, store.create(out, env, command=command))
         groups = _groups(collection, tasks, split)
         done = config.steps * (len(tasks) - sum(len(group) for group, _ in groups)) + sum(
             int(checkpoint.transitions[-1].sum()) for _, checkpoint in groups if checkpoint
@@ -106,6 +113,15 @@ def collect(
                 if interrupt.signum:
                     raise _stopped(collection, interrupt)
     return _finish(collection)
+
+
+def _check_kept(config: CollectConfig, kept: KeptPolicies | None, tasks: tuple[int, ...]) -> None:
+    if isinstance(config.agent, KeptConfig):
+        if kept is None:
+            raise InputError("agent: kept policies need their folder, --from-agents FOLDER")
+        if config.agent.source != kept.hash:
+            raise InputError("agent.source: is of other policies than are given; leave it out")
+        kept.check(config.agent.policies, tasks)
 
 
 def _check_place(out: Path, resume: bool) -> None:
@@ -143,7 +159,9 @@ def _collect_group(
         env, tasks, num_envs=config.envs, seed=config.seed, threads=config.threads
     )
     try:
-        group = Group(config, env, collection.learner, simulation, progress)
+        crew = make_crew(config, env.spec, tasks, collection.kept, progress)
+        group = Group(config, simulation, crew, progress)
+        crew.compile()
         episodes = group.episodes if checkpoint is None else checkpoint.episodes
         try:
             for task, number in zip(tasks, episodes, strict=True):
@@ -152,6 +170,7 @@ def _collect_group(
             raise InputError(f"{error}; the checkpoint has more: collect again") from error
         if checkpoint is not None:
             group.restore(checkpoint, collection.files)
+        progress.restart()
         with Background() as background:
             while group.active.any():
                 _next_round(collection, group, background, interrupt)
@@ -197,21 +216,24 @@ def _record_results(collection: Collection, group: Group) -> None:
     """Evaluate the final agents, keep them and the curves, and put the tasks on record."""
     writer = collection.writer
     final_returns = group.evaluate()
-    results.add_tasks(writer.partial / results.AGENTS, group.final_agents().arrays())
+    for name, arrays in group.crew.policies().items():
+        results.add_tasks(writer.partial / name, arrays)
     curves = {
         "tasks": np.asarray(group.tasks),
         "returns": group.returns.T,
         "steps": np.where(np.isnan(group.returns), np.nan, group.transitions).T,
-        "final_returns": final_returns,
     }
+    if final_returns is not None:
+        curves["final_returns"] = final_returns
     results.add_tasks(writer.partial / results.CURVES, curves)
     for position, task in enumerate(group.tasks):
-        outcome = {
-            "env_steps": int(group.transitions[-1, position]),
-            "final_return": float(final_returns[position].mean()),
-            "final_episodes": final_returns.shape[1],
-        }
-        writer.complete(task, collection.record | outcome)
+        transitions = group.transitions[:, position]
+        outcome: dict[str, float] = {"env_steps": int(transitions[-1])}
+        if final_returns is not None:
+            outcome["final_return"] = float(final_returns[position].mean())
+            outcome["final_episodes"] = final_returns.shape[1]
+        account = group.crew.account(position, transitions)
+        writer.complete(task, collection.record | outcome | account)
 
 
 def _finish(collection: Collection) -> Dataset:
