@@ -20,7 +20,7 @@ from omrl import metatrain
 from omrl.cli import COMMANDS, main
 from omrl.cli import train as train_command
 from omrl.config import to_json
-from omrl.data.collect.presets import PRESETS as collections
+from omrl.data.collect import presets as collections
 from omrl.envs import registry
 from omrl.errors import InputError
 from omrl.presets import PRESETS
@@ -101,7 +101,7 @@ def test_no_command_is_wrong_usage(capsys):
 
 def test_presets(capsys):
     printed = json.loads(run(capsys, "presets", "--json"))
-    assert printed.keys() == PRESETS.keys() | collections.keys()
+    assert printed.keys() == PRESETS.keys() | collections.PRESETS.keys()
     assert printed["cheetah-vel-paper"]["collect"]["steps"] == 2_500_000
     assert printed["macaw-cheetah-vel"] == json.loads(run(capsys, "presets", "macaw-cheetah-vel"))
     assert printed["macaw-cheetah-vel-paper"]["source"].startswith("arXiv:2008.06043")
