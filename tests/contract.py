@@ -30,6 +30,7 @@ from omrl.checkpoint import Checkpoints
 from omrl.chunk import Layout, abstract_states, init_states, place, program, train_chunk
 from omrl.data.device import DeviceData
 from omrl.data.sample import BatchSpec, sample_batches
+from omrl.nets.mlp import forward
 from omrl.types import Spec, Step
 from toy import Toy, ToyConfig, make_data
 
@@ -61,7 +62,7 @@ CASES = [
         ),
     ),
     Case("macaw-bias-transform", lambda: tiny_macaw.make(layer="bias_transform")),
-    Case("macaw-linear", lambda: tiny_macaw.make(layer="linear")),
+    Case("macaw-linear", lambda: tiny_macaw.make(layer="linear", normalize_obs=True)),
 ]
 
 
@@ -260,6 +261,21 @@ def check_act(case: Case, _: Path) -> None:
             assert np.all(np.abs(one) <= 1)
             if deterministic:
                 np.testing.assert_array_equal(one, other)
+
+
+def check_policy_layers(case: Case, _: Path) -> None:
+    """The layers for export are the deterministic policy, adapted or not."""
+    made, key = algorithm(case), jax.random.PRNGKey(0)
+    state = jax.tree.map(lambda leaf: leaf[0], trained(case))
+    begun = made.begin(state, key)
+    obs = jax.random.normal(key, (made.spec.obs_dim,))
+    scaled = obs
+    if made.config.normalize_obs:
+        scaled = (obs - jnp.array(made.spec.obs_mean)) / jnp.array(made.spec.obs_std)
+    for task in (begun, jax.jit(made.adapt)(state, begun, support(case), key)):
+        action = jnp.tanh(forward(made.policy_layers(state, task), scaled))
+        expected = made.act(state, task, obs, key, True)
+        np.testing.assert_allclose(action, expected, rtol=1e-5, atol=1e-5)
 
 
 def check_task(case: Case, _: Path) -> None:

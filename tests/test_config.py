@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -32,6 +32,23 @@ class Outer:
     inner: Inner = Inner()
     several: tuple[Inner, ...] = (Inner(), Inner(lr=0.2))
     flag: bool = False
+
+
+@dataclass(frozen=True)
+class Square:
+    TAG: ClassVar[str] = "square"
+    side: float = 1.0
+
+
+@dataclass(frozen=True)
+class Circle:
+    TAG: ClassVar[str] = "circle"
+    radius: float = 1.0
+
+
+@dataclass(frozen=True)
+class Drawing:
+    shape: Square | Circle
 
 
 @dataclass(frozen=True)
@@ -76,6 +93,30 @@ def changed(**fields) -> dict:
 def test_what_is_wrong_is_named(value, expected):
     with pytest.raises(InputError, match=expected):
         from_json(Outer, value)
+
+
+@pytest.mark.parametrize("shape", [Square(2.0), Circle(3.0)])
+def test_a_constant_name_tells_which_of_several_it_is(shape):
+    value = to_json(Drawing(shape))
+    assert value["shape"]["name"] == shape.TAG
+    assert from_json(Drawing, value) == Drawing(shape)
+    with pytest.raises(InputError, match=r"^config\.name: 'other' is not one of"):
+        from_json(type(shape), value["shape"] | {"name": "other"})
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ({"side": 1.0}, r"\.name: missing; it is one of 'square', 'circle'$"),
+        ([], r"\.name: missing; it is one of 'square', 'circle'$"),
+        ({"name": "cube", "side": 1.0}, r"\.name: 'cube' is not one of 'square', 'circle'$"),
+        ({"name": ["square"], "side": 1.0}, r"\.name: \['square'\] is not one of"),
+        ({"name": "circle", "side": 1.0}, r"\.side: no such field; there are name, radius$"),
+    ],
+)
+def test_a_wrong_name_is_told(shape, expected):
+    with pytest.raises(InputError, match=r"^config\.shape" + expected):
+        from_json(Drawing, {"shape": shape})
 
 
 def test_long_values_are_cut_off():

@@ -21,6 +21,7 @@ from omrl.envs.point_robot import STEP_SIZE, PointRobot
 from omrl.envs.registry import make
 from omrl.errors import InputError, NonFiniteError
 from omrl.evaluate import EvalConfig, EvalResult, evaluate
+from omrl.nets.mlp import Dense
 from omrl.types import Batch, Spec
 
 ENV = make("point-robot/oyster-v1")
@@ -72,6 +73,9 @@ class GoalSeeker(Algorithm):
         TRACES[self.config] += 1
         noise = 0.0 if deterministic else 0.1 * jax.random.normal(key, obs.shape)
         return jnp.clip((task - obs) / STEP_SIZE, -1.0, 1.0) + noise
+
+    def policy_layers(self, state: State, task: Array) -> tuple[Dense, ...]:
+        raise NotImplementedError  # Clipping is no tanh.
 
 
 SPEC = Spec(obs_dim=2, act_dim=2, num_train_tasks=80, horizon=HORIZON)

@@ -18,6 +18,7 @@ import optax
 from omrl.algorithm import Algorithm, Stage
 from omrl.data.device import DeviceData
 from omrl.data.sample import BatchSpec
+from omrl.nets.mlp import Dense
 from omrl.types import Batch, Spec
 
 SPEC = Spec(obs_dim=3, act_dim=2, num_train_tasks=6, horizon=10)
@@ -36,6 +37,7 @@ class ToyState(NamedTuple):
 
 @dataclass(frozen=True)
 class ToyConfig:
+    normalize_obs: bool = False
     lr: float = 0.01
     inner_lr: float = 0.1
     warmup: int = 7
@@ -86,6 +88,9 @@ class Toy(Algorithm[ToyState, Linear]):
         if deterministic:
             return action
         return jnp.clip(action + 0.1 * jax.random.normal(key, action.shape), -1.0, 1.0)
+
+    def policy_layers(self, state, task):
+        return (Dense.of(task.kernel.T, task.bias),)
 
     def _optimiser(self):
         return optax.adam(self.config.lr)

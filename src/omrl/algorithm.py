@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 from jaxtyping import Array, Float
 
 from omrl.data.sample import BatchSpec
+from omrl.nets.mlp import Dense
 from omrl.types import Batch, Key, Metrics, Spec, Step
 
 State = TypeVar("State")
@@ -73,3 +74,8 @@ class Algorithm(abc.ABC, Generic[State, Task]):
         self, state: State, task: Task, obs: Float[Array, " obs"], key: Key, deterministic: bool
     ) -> Float[Array, " act"]:
         """An action in [-1, 1]^act for one observation."""
+
+    @abc.abstractmethod
+    def policy_layers(self, state: State, task: Task) -> tuple[Dense, ...]:
+        """What the deterministic `act` is made of, for export: ReLU between the layers, tanh behind
+        the last, observations standardised where `config.normalize_obs` says so."""

@@ -1,9 +1,10 @@
 """Configs as JSON and back, strictly: a config file is untrusted text, so nothing is guessed.
 
 A config is a frozen dataclass of numbers, strings, booleans, None, Literals, tuples of these and
-further such dataclasses; what is only read may have mappings by name as well. `from_json` names the
-first field that is unknown, missing or of another type by its full path (`algo.inner_lr`) and
-evaluates no text.
+further such dataclasses; what is only read may have mappings by name as well. Where one of several
+dataclasses can stand, each has a `TAG`, a ClassVar that its JSON carries as `name`. `from_json`
+names the first field that is unknown, missing or of another type by its full path
+(`algo.inner_lr`) and evaluates no text.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 def to_json(config: Any) -> Json:
     """`config` as JSON values; tuples become lists."""
     if dataclasses.is_dataclass(config):
-        return {f.name: to_json(getattr(config, f.name)) for f in dataclasses.fields(config)}
+        fields = {f.name: to_json(getattr(config, f.name)) for f in dataclasses.fields(config)}
+        tag = _tag(type(config))
+        return {"name": tag} | fields if tag else fields
     if isinstance(config, tuple | list):
         return [to_json(item) for item in config]
     if config is None or isinstance(config, str | bool | int | float):
@@ -140,7 +143,7 @@ def _parse(kind: Any, value: Json, path: str) -> Any:
             return value
         raise InputError(f"{path}: {_shown(value)} is not one of {', '.join(map(repr, arguments))}")
     if origin in (Union, types.UnionType):
-        return _parse_optional(arguments, value, path)
+        return _parse_union(arguments, value, path)
     if origin is tuple:
         return _parse_tuple(arguments, value, path)
     if origin is Mapping:
@@ -161,12 +164,16 @@ def _parse_dataclass(kind: Any, value: Json, path: str) -> Any:
         fields = f"an object with the fields of {kind.__name__}"
         raise InputError(f"{path}: {_shown(value)} is not {fields}")
     names = [field.name for field in dataclasses.fields(kind)]
+    tag = _tag(kind)
+    keys = ["name", *names] if tag else names
     for name in value:
-        if name not in names:
-            raise InputError(f"{path}.{name}: no such field; there are {', '.join(names)}")
-    for name in names:
+        if name not in keys:
+            raise InputError(f"{path}.{name}: no such field; there are {', '.join(keys)}")
+    for name in keys:
         if name not in value:
             raise InputError(f"{path}.{name}: missing; every field has to be there")
+    if tag:
+        _parse(Literal[tag], value["name"], f"{path}.name")
     hints = typing.get_type_hints(kind)
     parsed = {name: _parse(hints[name], value[name], f"{path}.{name}") for name in names}
     try:
@@ -175,11 +182,22 @@ def _parse_dataclass(kind: Any, value: Json, path: str) -> Any:
         raise InputError(at(path, str(error))) from error
 
 
-def _parse_optional(arguments: tuple[Any, ...], value: Json, path: str) -> Any:
+def _parse_union(arguments: tuple[Any, ...], value: Json, path: str) -> Any:
     inner = [argument for argument in arguments if argument is not type(None)]
-    if len(inner) != 1 or len(arguments) != 2:
-        raise TypeError(f"{path}: the only union that a config field can be is `X | None`")
-    return None if value is None else _parse(inner[0], value, path)
+    if len(inner) == 1:
+        return None if value is None else _parse(inner[0], value, path)
+    by_name = {_tag(kind): kind for kind in inner}
+    if len(inner) < len(arguments) or None in by_name:
+        raise TypeError(f"{path}: a union in a config is `X | None` or of dataclasses with a TAG")
+    if not isinstance(value, dict) or "name" not in value:
+        raise InputError(f"{path}.name: missing; it is one of {', '.join(map(repr, by_name))}")
+    if not isinstance(value["name"], str) or value["name"] not in by_name:
+        return _parse(Literal[tuple(by_name)], value["name"], f"{path}.name")
+    return _parse(by_name[value["name"]], value, path)
+
+
+def _tag(kind: Any) -> str | None:
+    return getattr(kind, "TAG", None)
 
 
 def _parse_tuple(arguments: tuple[Any, ...], value: Json, path: str) -> tuple[Any, ...]:

@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from omrl import bundled
-from omrl.algos.macaw import Macaw
 from omrl.context import task_contexts
 from omrl.data.dataset import Dataset
 from omrl.data.store import open_for_training
@@ -82,10 +81,8 @@ def _adapted_layers(
     states = jax.tree.map(lambda leaf: leaf[position : position + 1], trained.states)
     discount = trained.record.run.discount
     support = task_contexts(dataset, config, config.tasks[0], (seed,), discount)
-    algorithm = trained.algorithm
-    assert isinstance(algorithm, Macaw)  # the only one so far, see `metatrain.build`
     adapted = adapt(
-        algorithm,
+        trained.algorithm,
         states,
         jax.tree.map(lambda leaf: leaf[:, None], support),
         seeds=(seed,),
@@ -94,5 +91,6 @@ def _adapted_layers(
         context_seed=config.context_seed,
     )
     state = jax.tree.map(lambda leaf: leaf[0], states)
-    policy = algorithm.policy(state, jax.tree.map(lambda leaf: leaf[0, 0, 0], adapted))
-    return [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in policy.trunk]
+    task = jax.tree.map(lambda leaf: leaf[0, 0, 0], adapted)
+    layers = trained.algorithm.policy_layers(state, task)
+    return [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in layers]

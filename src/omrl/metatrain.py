@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from omrl import bundle, bundled
 from omrl.algorithm import Algorithm
-from omrl.algos.macaw import Macaw
+from omrl.algos import registry as algorithms
 from omrl.chunk import Layout
 from omrl.context import Contexts, draw_contexts
 from omrl.data.dataset import Dataset
@@ -82,9 +82,7 @@ def measure_spec(problem: Problem) -> Spec:
 
 def build(config: RunConfig, spec: Spec, *, shots: Sequence[int] = ()) -> Algorithm:
     """The algorithm of a config; `shots`: numbers of adaptation rounds it must have room for."""
-    algo = config.algo
-    room = max([algo.max_adapt_steps, *(shot * algo.inner_steps for shot in shots)])
-    return Macaw(replace(algo, max_adapt_steps=room), spec)
+    return algorithms.build(config.algo, spec, rounds=max(shots, default=0))
 
 
 def start(

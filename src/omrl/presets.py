@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from omrl.algos.macaw_config import MacawConfig
+from omrl.algos.registry import AlgoConfig
 from omrl.data.sample import BatchSpec
 from omrl.data.slice import check_name
 from omrl.errors import InputError, nearest
@@ -24,7 +25,7 @@ class RunConfig:
 
     env: str = "cheetah-vel/macaw-v1"
     """Environment id."""
-    algo: MacawConfig = field(default_factory=MacawConfig)
+    algo: AlgoConfig = field(default_factory=MacawConfig)
     discount: Fraction = 0.99
     """gamma of Monte-Carlo returns."""
     train_split: str = "train"

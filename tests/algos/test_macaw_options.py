@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from omrl.algos import macaw_losses
+from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
@@ -168,7 +169,7 @@ def test_every_option_trains_and_adapts(changes):
 
 def test_the_paper_is_the_default():
     """Table 5 of the appendix, cheetah; sizes by shapes alone."""
-    macaw = make(Spec(20, 6, 35, 200), **vars(MacawConfig()))
+    macaw = Macaw(MacawConfig(), Spec(20, 6, 35, 200))
     state = jax.eval_shape(macaw.init, KEY)
     # Without an offset: 100 + 100 P per layer, P = in out + out.
     value_sizes = [20 * 100 + 100, 10_100, 10_100, 101]

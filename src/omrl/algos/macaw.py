@@ -31,6 +31,7 @@ from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_losses import MacawTask, Meta, meta_gradient
 from omrl.nets.adaptive import AdaptiveLayer, BiasTransform, Linear, WeightTransform
 from omrl.nets.heads import PolicyNet, ValueNet
+from omrl.nets.mlp import Dense
 from omrl.ops import inner_loop
 from omrl.types import Batch, Key, Metrics, Spec, Step
 
@@ -114,6 +115,9 @@ class Macaw(Algorithm[MacawState, MacawTask]):
         if not deterministic:
             action = action + self.config.sigma * jax.random.normal(key, action.shape)
         return jnp.clip(action, -1.0, 1.0)
+
+    def policy_layers(self, state: MacawState, task: MacawTask) -> tuple[Dense, ...]:
+        return self.policy(state, task).trunk
 
     def policy(self, state: MacawState, task: MacawTask) -> PolicyNet:
         """The task's dense policy, which takes observations scaled as the config says."""

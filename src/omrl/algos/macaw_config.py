@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
@@ -16,6 +16,8 @@ OUTER_BATCH = BatchSpec("outer", 256, start=0.6, disjoint_from="inner")
 @dataclass(frozen=True)
 class MacawConfig:
     """Settings of MACAW. Defaults are the paper's (Table 5 of the appendix, cheetah)."""
+
+    TAG: ClassVar[str] = "macaw"
 
     # --- Networks ---
     layer: Literal["weight_transform", "bias_transform", "linear"] = "weight_transform"
@@ -117,3 +119,7 @@ class MacawConfig:
                 f"max_adapt_steps: {self.max_adapt_steps} must be at least inner_steps "
                 f"({self.inner_steps})"
             )
+
+    def for_rounds(self, rounds: int) -> MacawConfig:
+        """With room for so many adaptation rounds."""
+        return replace(self, max_adapt_steps=max(self.max_adapt_steps, rounds * self.inner_steps))
