@@ -163,13 +163,16 @@ def check_structure(case: Case, _: Path) -> None:
     made = algorithm(case)
     for leaf in jax.tree.leaves(made.init(jax.random.PRNGKey(0))):
         assert isinstance(leaf, jax.Array)
-    state = jax.eval_shape(made.init, jax.random.PRNGKey(0))
+    key = jax.random.PRNGKey(0)
+    state = jax.eval_shape(made.init, key)
     assert not any(weak for _, _, weak in kinds(state)[1])
     assert state.step.shape == ()
     assert state.step.dtype == jnp.int32
     for stage in made.stages():
         batches = abstract_batches(case, stage)
-        after, metrics = jax.eval_shape(stage.update, state, batches, jax.random.PRNGKey(0))
+        after, metrics = jax.eval_shape(
+            stage.update, state, batches, key, *task_arguments(stage, jnp.arange(stage.task_batch))
+        )
         assert kinds(after) == kinds(state)
         assert any(name.endswith("loss") for name in metrics)
         assert all(metric.shape in ((), (stage.task_batch,)) for metric in metrics.values())
@@ -307,7 +310,8 @@ def check_task_order(case: Case, _: Path) -> None:
         order = np.roll(np.arange(stage.task_batch), 1)
         permuted = jax.tree.map(lambda leaf, order=order: leaf[order], batches)
         (one, metrics), (other, permuted_metrics) = (
-            update(state, given, key) for given in (batches, permuted)
+            update(state, given, key, *task_arguments(stage, given_tasks))
+            for given, given_tasks in ((batches, tasks), (permuted, tasks[order]))
         )
         for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
             np.testing.assert_allclose(np.asarray(left), np.asarray(right), rtol=1e-4, atol=1e-6)
@@ -334,6 +338,11 @@ def check_devices(case: Case, folder: Path) -> None:
 
 
 CHECKS = [check for name, check in list(globals().items()) if name.startswith("check_")]
+
+
+def task_arguments(stage: Stage, tasks: jax.Array) -> tuple[jax.Array, ...]:
+    """What `update` gets behind the key."""
+    return (tasks,) if stage.with_tasks else ()
 
 
 def abstract_batches(case: Case, stage: Stage) -> Any:

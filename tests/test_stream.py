@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -51,6 +53,22 @@ def test_bits_are_those_of_data_on_the_device(problem, algorithm):
         found = after(algorithm, streamed, tasks, lengths)
         for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_an_update_is_told_which_tasks_its_batches_are_of(problem, algorithm):
+    def update(state, batches, key, tasks):
+        return state._replace(step=state.step + 1), {"told_loss": tasks}
+
+    stage = replace(algorithm.stages()[0], update=update, with_tasks=True)
+    resident = place(load(problem.view, problem.train_tasks, discount=0.99), LAYOUT.replicated)
+    streamed = open_host(problem.view, problem.train_tasks, discount=0.99, cache=False)
+    task_ids = np.array(problem.train_tasks)
+    for data in (resident, streamed):
+        states = init_states(algorithm, LAYOUT, SEEDS)
+        _, metrics, _ = train_chunk(stage, LAYOUT, states, data, SEEDS, task_ids, 3)
+        told, task = (np.asarray(metrics[name])[:, :3] for name in ("told_loss", "task"))
+        np.testing.assert_array_equal(task_ids[told], task)
+        assert len(np.unique(told)) > 5
 
 
 @pytest.mark.parametrize("placement", ["host", "auto"])

@@ -38,9 +38,12 @@ class Stage:
     """Tasks per update, drawn uniformly without replacement from the training tasks."""
     batches: tuple[BatchSpec, ...]
     """One batch per spec and sampled task; `update` receives them by `BatchSpec.name`."""
-    update: Callable[[Any, dict[str, Batch], Key], tuple[Any, Metrics]]
+    update: Callable[..., tuple[Any, Metrics]]
     """`(state, batches, key) -> (state, metrics)`. Batch leaves are [task, sample, ...]; a metric
     is a scalar or has one value per sampled task: a non-finite loss can be traced to its task."""
+    with_tasks: bool = False
+    """`update` has a fourth argument: the numbers [task] of the sampled tasks among the training
+    tasks, from 0 to `Spec.num_train_tasks` - 1."""
 
 
 class Algorithm(abc.ABC, Generic[State, Task]):

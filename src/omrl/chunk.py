@@ -205,6 +205,8 @@ class _Rows(NamedTuple):
 class _Drawn(NamedTuple):
     """All that an update reads beside the state."""
 
+    tasks: Int32[Array, "*update task"]
+    """Positions along the data's first axis."""
     task_ids: Int32[Array, "*update task"]
     batches: dict[str, Batch]
     key: UInt32[Array, "*update 2"]
@@ -263,7 +265,7 @@ def _draw(
     drawn = _draw_rows(stage, data.num_rows, seed, step)
     of_task = jax.vmap(partial(gather, data))
     batches = {name: of_task(drawn.tasks, rows) for name, rows in drawn.rows.items()}
-    return _Drawn(task_ids[drawn.tasks], batches, drawn.key)
+    return _Drawn(drawn.tasks, task_ids[drawn.tasks], batches, drawn.key)
 
 
 def _draw_rows(
@@ -305,7 +307,7 @@ def _stream(
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
             drawn = jax.tree.map(np.asarray, draw(data.num_rows, seeds, first + done))
         batches = {name: data.gather(drawn.tasks, rows) for name, rows in drawn.rows.items()}
-        return place((ids[drawn.tasks], batches, drawn.key), layout.by_seed)
+        return place((drawn.tasks, ids[drawn.tasks], batches, drawn.key), layout.by_seed)
 
     chunk: list[Metrics] = []
     with ThreadPoolExecutor(1, thread_name_prefix="gather") as thread:
@@ -355,7 +357,8 @@ def _block_programs(stage: Stage, layout: Layout) -> tuple[Callable[..., Any], C
 
 
 def _update(stage: Stage, state: Any, drawn: _Drawn) -> tuple[Any, Metrics]:
-    state, metrics = stage.update(state, drawn.batches, drawn.key)
+    tasks = (drawn.tasks,) if stage.with_tasks else ()
+    state, metrics = stage.update(state, drawn.batches, drawn.key, *tasks)
     return state, {**metrics, "task": drawn.task_ids}
 
 
