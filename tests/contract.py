@@ -63,6 +63,8 @@ CASES = [
     ),
     Case("macaw-bias-transform", lambda: tiny_macaw.make(layer="bias_transform")),
     Case("macaw-linear", lambda: tiny_macaw.make(layer="linear", normalize_obs=True)),
+    Case("mt-awr", tiny_macaw.make_mt_awr),
+    Case("meta-bc", tiny_macaw.make_meta_bc),
 ]
 
 

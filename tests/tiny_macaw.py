@@ -1,4 +1,4 @@
-"""MACAW at the smallest sizes, random batches for it, and how to compare its states."""
+"""MACAW and its baselines at the smallest sizes, random batches, and how to compare states."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
+from omrl.algos.meta_bc import MetaBc, MetaBcConfig
+from omrl.algos.mt_awr import MtAwr, MtAwrConfig
 from omrl.data.sample import BatchSpec
 from omrl.types import Batch, Spec
 
@@ -35,6 +37,18 @@ SIZES: dict[str, Any] = {
 def make(spec: Spec = SPEC, **changes: Any) -> Macaw:
     """The algorithm with the paper's settings but for its sizes and `changes`."""
     return Macaw(MacawConfig(**SIZES | changes), spec)
+
+
+def make_meta_bc(spec: Spec = SPEC, **changes: Any) -> MetaBc:
+    """The same of meta behaviour cloning."""
+    own = {name: size for name, size in SIZES.items() if name != "head_hidden"}
+    return MetaBc(MetaBcConfig(**own | changes), spec)
+
+
+def make_mt_awr(spec: Spec = SPEC, **changes: Any) -> MtAwr:
+    """The same of multi-task AWR."""
+    own = {"hidden": (4,), "task_batch": 3, "batch": BatchSpec("batch", 8)}
+    return MtAwr(MtAwrConfig(**own | changes), spec)
 
 
 def make_batch(key: jax.Array, *lead: int, spec: Spec = SPEC) -> Batch:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from omrl import metatrain
+from omrl.algos.macaw_config import MacawConfig
 from omrl.errors import InputError
 from omrl.files import read_text
 from omrl.presets import PRESETS, RunConfig
@@ -27,15 +28,17 @@ DATA = "bundled:cheetah-vel"
 COMMAND = "omrl demo"
 
 _PRESET = PRESETS["macaw-cheetah-vel"].config
+_ALGO = _PRESET.algo
+assert isinstance(_ALGO, MacawConfig)
 DEMO_CONFIG: RunConfig = replace(
     _PRESET,
     algo=replace(
-        _PRESET.algo,
+        _ALGO,
         steps=4_500,
         latent=16,
         policy_lr=6e-4,
         value_lr=3e-4,
-        outer_batch=replace(_PRESET.algo.outer_batch, size=256),
+        outer_batch=replace(_ALGO.outer_batch, size=256),
     ),
     train=TrainConfig(keep=1),
 )

@@ -6,7 +6,6 @@ numbers in tests/golden.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import bandits
 from omrl.algos import macaw_losses
 from omrl.ops import inner_loop
-from omrl.types import Batch, Spec
 from quick import quick_jit
 from tiny_macaw import assert_close, make, make_batch, make_batches
 
@@ -29,78 +28,21 @@ def as_float64(tree):
     )
 
 
-# --- A probe: two bandits with opposite rewards, told apart by the context alone ---
-
-BANDIT = Spec(obs_dim=1, act_dim=1, num_train_tasks=2, horizon=1)
-BANDIT_SETTINGS: dict[str, Any] = {
-    "hidden": (16,),
-    "task_batch": 2,
-    "policy_lr": 1e-2,
-    "value_lr": 1e-2,
-    "lr_lr": 1e-2,
-    "inner_lr": 1e-2,
-    "temperature": 0.5,
-}
-
-
-def bandit_batch(key) -> Batch:
-    """Uniform actions in both tasks; the reward is the action in one, minus it in the other."""
-    action = jax.random.uniform(key, (2, 32, 1), minval=-1.0)
-    reward = jnp.array([1.0, -1.0])[:, None] * action[..., 0]
-    obs = jnp.ones((2, 32, 1))
-    return Batch(
-        obs=obs,
-        action=action,
-        reward=reward,
-        next_obs=obs,
-        terminated=jnp.ones((2, 32), bool),
-        mc_return=reward,
-        terminal_obs=obs,
-        terminal_discount=jnp.full((2, 32), 0.99),
-    )
-
-
-def train_on_bandits(imitate: bool):
-    """First and last state of 500 updates, and the actions [context, task] after adaptation."""
-    macaw = make(BANDIT, imitate=imitate, **BANDIT_SETTINGS)
-
-    def step(state, key):
-        inner_key, outer_key = jax.random.split(key)
-        batches = {"inner": bandit_batch(inner_key), "outer": bandit_batch(outer_key)}
-        return macaw.update(state, batches, key)
-
-    def adapted_actions(state, key):
-        def act(support):
-            task = macaw.adapt(state, macaw.begin(state, key), support, key)
-            return macaw.act(state, task, jnp.ones(1), key, True)[0]
-
-        return jax.vmap(act)(bandit_batch(key))
-
-    @quick_jit
-    def run(key):
-        first = macaw.init(key)
-        last, _ = jax.lax.scan(step, first, jax.random.split(key, 500))
-        contexts = jax.random.split(jax.random.fold_in(key, 1), 20)
-        return first, last, jax.vmap(partial(adapted_actions, last))(contexts)
-
-    return run(KEY)
-
-
 def test_solves_the_bandits_that_only_the_context_tells_apart():
-    _, _, actions = train_on_bandits(imitate=False)
-    right_way = np.asarray(actions) * [1, -1]
+    macaw = make(
+        bandits.SPEC,
+        hidden=(16,),
+        task_batch=2,
+        policy_lr=1e-2,
+        value_lr=1e-2,
+        lr_lr=1e-2,
+        inner_lr=1e-2,
+        temperature=bandits.TEMPERATURE,
+    )
+    _, _, _, actions = bandits.solve(macaw, bandits.opposite)
+    right_way = np.asarray(actions) * bandits.SIGNS
     assert np.all(right_way > 0.25)
-    # Rewards are uniform with deviation .577, so weights are exp(k a) with k = 1 / (.577 * .5):
-    # the weighted mean action is coth(k) - 1 / k = .713.
-    assert np.mean(right_way) == pytest.approx(0.713, abs=0.1)
-
-
-def test_behaviour_cloning_fails_on_the_same_data():
-    first, last, actions = train_on_bandits(imitate=True)
-    assert np.all(np.abs(actions) < 0.25)
-    # There is no value to learn in imitation, and a policy is learnt all the same.
-    assert_close(last.meta.value, first.meta.value, rtol=0)
-    assert np.any(last.meta.policy.trunk[0].z != first.meta.policy.trunk[0].z)
+    assert np.mean(right_way) == pytest.approx(bandits.BEST, abs=0.1)
 
 
 # --- Symmetries and forms, in float64 ---

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omrl.algos import macaw_losses
+from omrl.algos import macaw_losses, maml
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.data.sample import BatchSpec
@@ -33,10 +33,10 @@ def test_rates_are_softplus_of_the_stored_logarithm():
     macaw = make(inner_lr=0.5)
     meta = macaw.init(KEY).meta
     # One per layer, shared by its two tensors: log(1 + e^log(.5)) = log 1.5
-    rates = macaw_losses.rates(macaw.config, meta.value_rates, meta.value)
+    rates = maml.rates(macaw.config, meta.value_rates, meta.value)
     np.testing.assert_allclose(rates, np.full((2, 2), math.log(1.5)), rtol=1e-6)
     fixed = make(inner_lr=0.5, learn_inner_lr=False)
-    rates = macaw_losses.rates(fixed.config, meta.value_rates, meta.value)
+    rates = maml.rates(fixed.config, meta.value_rates, meta.value)
     np.testing.assert_array_equal(rates, np.full((2, 2), 0.5, np.float32))
     per_tensor = make(inner_lr_per="tensor", offset=True).init(KEY).meta
     assert per_tensor.value_rates.shape == (2, 3)
@@ -54,11 +54,11 @@ def test_inner_batches_are_split_or_repeated():
     batch = make_batch(KEY, 8)
     whole = make(inner_steps=2, max_adapt_steps=2)
     split = make(inner_steps=2, max_adapt_steps=2, split_inner_batch=True)
-    halves = macaw_losses.inner_batches(split.config, batch)
+    halves = maml.inner_batches(split.config, batch)
     for half, rows in zip(halves, (slice(0, 4), slice(4, 8)), strict=True):
         np.testing.assert_array_equal(half.obs, batch.obs[rows])
         np.testing.assert_array_equal(half.mc_return, batch.mc_return[rows])
-    assert macaw_losses.inner_batches(whole.config, batch) == [batch, batch]
+    assert maml.inner_batches(whole.config, batch) == [batch, batch]
 
 
 def test_target_network_follows():
@@ -132,9 +132,8 @@ def test_decayed_rates_end_at_zero():
 
 
 OPTIONS = [
-    {"imitate": True},
     {"advantage_head": False},
-    {"imitate": True, "advantage_head": False, "layer": "linear"},
+    {"advantage_head": False, "layer": "linear"},
     {"layer": "linear"},
     {"layer": "bias_transform", "inner_lr_per": "tensor"},
     {"offset": True, "relu_action": True, "inner_lr_per": "tensor", "learn_adv_coef": True},

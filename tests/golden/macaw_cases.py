@@ -15,6 +15,7 @@ from macaw_format import (
     Arrays,
     read_batch,
     read_config,
+    read_imitation_config,
     read_layer,
     read_meta,
     read_policy,
@@ -24,10 +25,11 @@ from macaw_format import (
     write_net,
 )
 
-from omrl.algos import macaw_losses
+from omrl.algos import macaw_losses, maml, meta_bc
 from omrl.algos.macaw import Macaw, MacawState
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_losses import NO_TAPS, Meta
+from omrl.algos.meta_bc import MetaBcConfig, MetaBcMeta
 from omrl.data.formats.macaw_buffer import MacawReplayBuffer
 from omrl.data.slice import macaw_buffer_rows
 from omrl.nets.adaptive import AdaptiveLayer
@@ -90,16 +92,18 @@ def _problem_groups(file: GoldenFile, folder: str) -> Iterator[Group]:
             arrays = _train(file, problem, config, meta)
         else:
             batches = [read_batch(problem, f"task0/{part}/") for part in ("inner", "outer")]
-            compute = _imitation if folder == "bc" else _one_task
-            arrays = _flags(compute(config, meta, *batches))
+            if folder == "bc":
+                imitation = read_imitation_config(problem, meta, form)
+                arrays = _imitation(imitation, meta, *batches)
+            else:
+                arrays = _one_task(config, meta, *batches)
+            arrays = _flags(arrays)
         yield _group(folder, arrays, f"{folder} {form}" if weight_transform else folder)
 
 
 def _case_settings(folder: str) -> dict[str, Any]:
     """What the name of a case changes."""
-    if folder == "bc":
-        return {"imitate": True}
-    if folder == "train":
+    if folder in {"bc", "train"}:
         return {}
     case = _CASE.fullmatch(folder)
     assert case
@@ -148,7 +152,7 @@ def _one_task(config: MacawConfig, meta: Meta, inner: Batch, outer: Batch) -> Ar
     loops = macaw_losses.inner_loops(config, meta, start, NO_TAPS, inner)
     losses, _ = macaw_losses.task_losses(config, meta, start, NO_TAPS, inner, outer)
     policy = inner_loop.read(meta.policy, loops.policy.history[-1])
-    value_rates = macaw_losses.rates(config, meta.value_rates, meta.value)
+    value_rates = maml.rates(config, meta.value_rates, meta.value)
     follower = macaw_losses.target_net(config, meta.value, value_rates, loops.value.history)
     outer_advantage = macaw_losses.advantage(config, loops.adapted_value, outer)
     arrays = {
@@ -160,13 +164,13 @@ def _one_task(config: MacawConfig, meta: Meta, inner: Batch, outer: Batch) -> Ar
         "policy_outer_advantage_mean": jnp.mean(outer_advantage),
         "policy_outer_action_mean": jax.vmap(policy)(outer.obs),
     }
-    for step, batch in enumerate(macaw_losses.inner_batches(config, inner)):
+    for step, batch in enumerate(maml.inner_batches(config, inner)):
         arrays |= _inner_step(config, loops, batch, step)
     for net, states, name in (
         (meta.value, loops.value, "value"),
         (meta.policy, loops.policy, "policy"),
     ):
-        rates = macaw_losses.rates(config, getattr(meta, f"{name}_rates"), net)
+        rates = maml.rates(config, getattr(meta, f"{name}_rates"), net)
         arrays |= _inner_parameters(net, rates, states, name)
     for term in ("value", "policy"):
         grads = _meta_gradient(config, meta, inner, outer, f"{term}_loss")
@@ -201,18 +205,21 @@ def _inner_parameters(net: Any, rates: Any, loop: Any, name: str) -> Arrays:
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILE)
-def _imitation(config: MacawConfig, meta: Meta, inner: Batch, outer: Batch) -> Arrays:
-    start = macaw_losses.begin(config, meta)
-    loops = macaw_losses.inner_loops(config, meta, start, NO_TAPS, inner)
-    losses, _ = macaw_losses.task_losses(config, meta, start, NO_TAPS, inner, outer)
-    rates = macaw_losses.rates(config, meta.policy_rates, meta.policy)
-    parameters = _inner_parameters(meta.policy, rates, loops.policy, "policy")
+def _imitation(config: MetaBcConfig, meta: Meta, inner: Batch, outer: Batch) -> Arrays:
+    own = MetaBcMeta(meta.policy, meta.policy_rates)
+    start = meta_bc.begin(config, own)
+    loop = meta_bc.inner_steps(config, own, start, meta_bc.NO_TAPS, inner)
+    losses, _ = meta_bc.task_losses(config, own, start, meta_bc.NO_TAPS, inner, outer)
+    rates = maml.rates(config, own.policy_rates, own.policy)
     grads = {
         name.replace("policy_inner_grad/step0/", "inner_grad/"): array
-        for name, array in parameters.items()
+        for name, array in _inner_parameters(own.policy, rates, loop, "policy").items()
     }
-    meta_grad = _named("meta_grad/", _meta_gradient(config, meta, inner, outer, "policy_loss"))
-    outer_loss, inner_loss = losses["policy_loss"], loops.policy.losses[0]
+    one = jax.tree.map(lambda leaf: leaf[None], (inner, outer))
+    meta_grads, _ = meta_bc.meta_gradient(config, 1, own, *one)
+    written = write_meta(meta._replace(**meta_grads._asdict()))
+    meta_grad = _named("meta_grad/", {name: written[name] for name in ("policy", "lr_raw_policy")})
+    outer_loss, inner_loss = losses["policy_loss"], loop.losses[0]
     return {"inner_loss": inner_loss, "outer_loss": outer_loss, **grads, **meta_grad}
 
 

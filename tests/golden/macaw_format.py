@@ -16,6 +16,7 @@ from golden_file import GoldenFile
 
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_losses import Meta
+from omrl.algos.meta_bc import MetaBcConfig
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
 from omrl.nets.adaptive import AdaptiveLayer, BiasTransform, Linear, WeightTransform
@@ -168,6 +169,13 @@ def read_batch(file: GoldenFile, prefix: str) -> Batch:
         terminal_obs=jnp.asarray(file[prefix + "terminal_obs"]),
         terminal_discount=column("terminal_discounts"),
     )
+
+
+def read_imitation_config(file: GoldenFile, meta: Meta, form: Any) -> MetaBcConfig:
+    """The same of its imitation, which takes one inner step."""
+    settings = read_config(file, meta, {"inner_form": form})
+    shared = (field.name for field in dataclasses.fields(MetaBcConfig))
+    return MetaBcConfig(**{name: getattr(settings, name) for name in shared})
 
 
 def read_config(file: GoldenFile, meta: Meta, changes: Mapping[str, Any]) -> MacawConfig:

@@ -26,13 +26,15 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from omrl.algorithm import Algorithm, Stage
-from omrl.algos import macaw_losses
+from omrl.algos import macaw_losses, maml
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_losses import MacawTask, Meta, meta_gradient
-from omrl.nets.adaptive import AdaptiveLayer, BiasTransform, Linear, WeightTransform
 from omrl.nets.heads import PolicyNet, ValueNet
 from omrl.nets.mlp import Dense
 from omrl.ops import inner_loop
+from omrl.ops.descent import move
+from omrl.ops.gaussian import fixed_width_action
+from omrl.ops.scale import scaled_batch, scaled_obs
 from omrl.types import Batch, Key, Metrics, Spec, Step
 
 ADAM: Any = optax.scale_by_adam()  # optax's types know arrays, not trees of our classes
@@ -55,18 +57,19 @@ class Macaw(Algorithm[MacawState, MacawTask]):
         value_key, policy_key = jax.random.split(key)
         config, spec = self.config, self.spec
         head = config.head_hidden if config.advantage_head else None
-        value = ValueNet.init(value_key, spec.obs_dim, config.hidden, self._layer)
+        make = maml.layer_maker(config)
+        value = ValueNet.init(value_key, spec.obs_dim, config.hidden, make)
         policy = PolicyNet.init(
             policy_key,
             spec.obs_dim,
             spec.act_dim,
             config.hidden,
             head,
-            self._layer,
+            make,
             relu_action=config.relu_action,
         )
         coef = jnp.full((), math.log(config.adv_coef), jnp.float32)
-        rates = self._raw_rates(value), self._raw_rates(policy)
+        rates = maml.raw_rates(config, value), maml.raw_rates(config, policy)
         return self.start(Meta(value, policy, *rates, coef))
 
     def start(self, meta: Meta) -> MacawState:
@@ -87,7 +90,9 @@ class Macaw(Algorithm[MacawState, MacawTask]):
             self.config, self.spec.num_train_tasks, state.meta, inner, outer
         )
         directions, opt = ADAM.update(grads, state.opt)
-        meta = self._move(state.meta, directions, state.step)
+        config, decay = self.config, maml.decay(self.config, state.step)
+        lrs = (config.value_lr, config.policy_lr, config.lr_lr, config.lr_lr, config.lr_lr)
+        meta = move(state.meta, directions, [rate * decay for rate in lrs])
         return MacawState(state.step + 1, meta, opt), losses
 
     def begin(self, state: MacawState, key: Key) -> MacawTask:
@@ -111,10 +116,9 @@ class Macaw(Algorithm[MacawState, MacawTask]):
         key: Key,
         deterministic: bool,
     ) -> Float[Array, " act"]:
-        action = self.policy(state, task)(self._scaled_obs(obs))
-        if not deterministic:
-            action = action + self.config.sigma * jax.random.normal(key, action.shape)
-        return jnp.clip(action, -1.0, 1.0)
+        scaled = scaled_obs(self.spec, obs, normalize=self.config.normalize_obs)
+        mean = self.policy(state, task)(scaled)
+        return fixed_width_action(key, mean, self.config.sigma, deterministic)
 
     def policy_layers(self, state: MacawState, task: MacawTask) -> tuple[Dense, ...]:
         return self.policy(state, task).trunk
@@ -126,47 +130,11 @@ class Macaw(Algorithm[MacawState, MacawTask]):
     def _padded(self, task: MacawTask) -> MacawTask:
         return MacawTask(*(inner_loop.pad(t, self.config.max_adapt_steps) for t in task))
 
-    def _layer(self, key: Key, in_dim: int, out_dim: int) -> AdaptiveLayer:
-        config = self.config
-        if config.layer == "linear":
-            return Linear.init(key, in_dim, out_dim)
-        if config.layer == "bias_transform":
-            return BiasTransform.init(key, in_dim, out_dim)
-        return WeightTransform.init(
-            key, in_dim, out_dim, latent=config.latent, offset=config.offset
-        )
-
-    def _raw_rates(self, net: Any) -> Float[Array, "layer rate"]:
-        layers = inner_loop.layers(net)
-        per_layer = len(jax.tree.leaves(layers[0])) if self.config.inner_lr_per == "tensor" else 1
-        return jnp.full((len(layers), per_layer), math.log(self.config.inner_lr), jnp.float32)
-
-    def _move(self, meta: Meta, directions: Meta, step: Int[Array, ""]) -> Meta:
-        """Adam's step. One `scale_by_adam` over all, whose directions each part scales by its own
-        rate, is the same as an Adam per part and has one step counter."""
-        config = self.config
-        decay = 1.0
-        if config.lr_decay:
-            decay = 0.5 * (1 + jnp.cos(math.pi * jnp.minimum(step / config.steps, 1.0)))
-        rates = (config.value_lr, config.policy_lr, config.lr_lr, config.lr_lr, config.lr_lr)
-        parts = (
-            jax.tree.map(lambda x, d, rate=rate: x - rate * decay * d, part, direction)
-            for rate, part, direction in zip(rates, meta, directions, strict=True)
-        )
-        return Meta(*parts)
-
-    def _scaled_obs(self, obs: Float[Array, "*b obs"]) -> Float[Array, "*b obs"]:
-        if not self.config.normalize_obs:
-            return obs
-        lead = (1,) * (obs.ndim - 1)
-        mean = jnp.asarray(self.spec.obs_mean, obs.dtype).reshape(*lead, -1)
-        std = jnp.asarray(self.spec.obs_std, obs.dtype).reshape(*lead, -1)
-        return (obs - mean) / std
-
     def _scaled(self, batch: Batch) -> Batch:
-        scale = self.spec.return_std if self.config.scale_returns else 1.0
-        return batch._replace(
-            obs=self._scaled_obs(batch.obs),
-            terminal_obs=self._scaled_obs(batch.terminal_obs),
-            mc_return=batch.mc_return / scale,
+        config = self.config
+        return scaled_batch(
+            self.spec,
+            batch,
+            normalize_obs=config.normalize_obs,
+            scale_returns=config.scale_returns,
         )

@@ -6,7 +6,6 @@ Everything up to `task_losses` sees one task; equations are in `ops/awr.py`, ste
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,9 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from omrl.algos.macaw_config import MacawConfig
+from omrl.algos.maml import inner_batches, rates
 from omrl.nets.heads import PolicyNet, ValueNet
 from omrl.ops import awr, inner_loop
-from omrl.ops.gaussian import gaussian_log_prob
+from omrl.ops.gaussian import fixed_width_log_prob
 from omrl.ops.inner_loop import Rates, TapsOfNet, Traces
 from omrl.types import Batch, Scalar
 
@@ -78,8 +78,6 @@ def policy_outer_loss(
 
 def weights(config: MacawConfig, advantage: Float[Array, " sample"]) -> Float[Array, " sample"]:
     """The regression weights of Eq. 1 as the config has them."""
-    if config.imitate:
-        return jnp.ones_like(advantage)
     return awr.advantage_weights(
         advantage,
         temperature=config.temperature,
@@ -89,8 +87,7 @@ def weights(config: MacawConfig, advantage: Float[Array, " sample"]) -> Float[Ar
 
 
 def _regression(config: MacawConfig, mean: Array, action: Array, advantage: Array) -> Scalar:
-    log_std = jnp.full(action.shape[-1:], math.log(config.sigma), mean.dtype)
-    log_prob = jax.vmap(gaussian_log_prob, (0, 0, None))(action, mean, log_std)
+    log_prob = fixed_width_log_prob(action, mean, config.sigma)
     return awr.weighted_regression_loss(log_prob, weights(config, advantage))
 
 
@@ -113,15 +110,6 @@ class PolicyInner(NamedTuple):
     losses: list[Scalar]
     head_losses: list[Scalar]
     grads: list[Any]
-
-
-def inner_batches(config: MacawConfig, batch: Batch) -> list[Batch]:
-    """The batch of every inner step."""
-    steps = config.inner_steps
-    if not config.split_inner_batch:
-        return [batch] * steps
-    size = batch.obs.shape[0] // steps
-    return [jax.tree.map(lambda x, s=s: x[s * size : (s + 1) * size], batch) for s in range(steps)]
 
 
 def target_net(config: MacawConfig, net: Any, rates: Rates, history: list[Traces]) -> Any:
@@ -184,20 +172,8 @@ def adapt_policy(
 
 
 def advantage(config: MacawConfig, value: ValueNet, batch: Batch) -> Float[Array, " sample"]:
-    """R - V'(s), a constant: the value never learns from the policy's loss."""
-    returns = batch.mc_return
-    if config.bootstrap_advantage:
-        returns = awr.bootstrapped_return(batch, value)
-    return jax.lax.stop_gradient(returns - jax.vmap(value)(batch.obs))
-
-
-def rates(config: MacawConfig, raw: Float[Array, "layer rate"], net: Any) -> Rates:
-    """The inner rates of every layer's tensors from their stored form."""
-    num_tensors = len(jax.tree.leaves(inner_loop.layers(net)[0]))
-    positive = (
-        jax.nn.softplus(raw) if config.learn_inner_lr else jnp.full_like(raw, config.inner_lr)
-    )
-    return jnp.broadcast_to(positive, (raw.shape[0], num_tensors))
+    """R - V'(s)."""
+    return awr.advantage(batch, value, bootstrap=config.bootstrap_advantage)
 
 
 def adv_coefficient(config: MacawConfig, raw: Scalar) -> Scalar:
@@ -283,10 +259,9 @@ def meta_loss(
     """The outer losses named by `terms` over a batch of tasks, leaves [task, sample, ...]; every
     task's losses and last traces."""
     starts = begin(config, meta, taps)
-    per_task = jax.tree.map(lambda x: None if x.ndim == 1 else 0, taps)
-    losses, traces = jax.vmap(partial(task_losses, config, meta, starts), in_axes=(per_task, 0, 0))(
-        taps, inner, outer
-    )
+    of_task = partial(task_losses, config, meta, starts)
+    axes = (inner_loop.tap_axes(taps), 0, 0)
+    losses, traces = jax.vmap(of_task, in_axes=axes)(taps, inner, outer)
     divisor = num_train_tasks if config.divide_by_train_tasks else inner.obs.shape[0]
     total = jnp.sum(jnp.stack([losses[term] for term in terms]))
     return total / divisor, (losses, traces)
@@ -298,33 +273,22 @@ def meta_gradient(
     meta: Meta,
     inner: Batch,
     outer: Batch,
-    terms: Sequence[str] | None = None,
+    terms: Sequence[str] = ("value_loss", "policy_loss"),
 ) -> tuple[Meta, dict[str, Array]]:
-    """The gradient of `meta_loss` with respect to everything meta-learned, and the losses.
-
-    `terms` are by default both outer losses, or the policy's alone in imitation.
-    """
-    terms = terms or (("policy_loss",) if config.imitate else ("value_loss", "policy_loss"))
+    """The gradient of `meta_loss` with respect to everything meta-learned, and the losses."""
     loss = partial(meta_loss, config, num_train_tasks, terms)
-    if config.inner_form == "plain":
-        grads, (losses, _) = jax.grad(loss, has_aux=True)(meta, NO_TAPS, inner, outer)
-        return grads, losses
-    num_tasks = inner.obs.shape[0]
-    taps = MacawTaps(
-        inner_loop.taps(meta.value, num_tasks, config.inner_steps),
-        inner_loop.taps(meta.policy, num_tasks, config.inner_steps),
+    return inner_loop.meta_gradient(
+        lambda meta, taps: loss(meta, taps, inner, outer),
+        meta,
+        NO_TAPS,
+        inner.obs.shape[0],
+        config.inner_steps,
+        plain=config.plain,
     )
-    (grads, cotangents), (losses, traces) = jax.grad(loss, argnums=(0, 1), has_aux=True)(
-        meta, taps, inner, outer
-    )
-    fill = inner_loop.with_kernel_gradients
-    value = fill(meta.value, grads.value, traces.value, cotangents.value)
-    policy = fill(meta.policy, grads.policy, traces.policy, cotangents.policy)
-    return grads._replace(value=value, policy=policy), losses
 
 
 def begin(config: MacawConfig, meta: Meta, taps: MacawTaps | None = None) -> MacawTask:
     """The meta-parameters as a task on which no step was taken."""
-    start = partial(inner_loop.start, plain=config.inner_form == "plain")
+    start = partial(inner_loop.start, plain=config.plain)
     taps = taps or NO_TAPS
     return MacawTask(start(meta.value, taps.value), start(meta.policy, taps.policy))

@@ -16,11 +16,17 @@ from typing import Any, TypeAlias
 from omrl.algorithm import Algorithm
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
+from omrl.algos.meta_bc import MetaBc, MetaBcConfig
+from omrl.algos.mt_awr import MtAwr, MtAwrConfig
 from omrl.types import Spec
 
-AlgoConfig: TypeAlias = MacawConfig
+AlgoConfig: TypeAlias = MacawConfig | MtAwrConfig | MetaBcConfig
 
-ALGORITHMS: Mapping[type, Callable[[Any, Spec], Algorithm]] = {MacawConfig: Macaw}
+ALGORITHMS: Mapping[type, Callable[[Any, Spec], Algorithm]] = {
+    MacawConfig: Macaw,
+    MtAwrConfig: MtAwr,
+    MetaBcConfig: MetaBc,
+}
 
 
 def build(config: AlgoConfig, spec: Spec, *, rounds: int = 0) -> Algorithm:

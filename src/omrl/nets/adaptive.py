@@ -7,6 +7,7 @@ differ in what a gradient step on their own parameters does to (W, b), see `ops/
 from __future__ import annotations
 
 import abc
+from typing import Literal, TypeAlias
 
 import equinox as eqx
 import jax
@@ -14,6 +15,8 @@ from jaxtyping import Array, Float
 
 from omrl.nets.mlp import Dense
 from omrl.types import Key
+
+LayerKind: TypeAlias = Literal["weight_transform", "bias_transform", "linear"]
 
 
 class AdaptiveLayer(eqx.Module):
@@ -103,3 +106,14 @@ class WeightTransform(AdaptiveLayer):
     def split(self, theta: Float[Array, " params"]) -> Dense:
         """theta as a dense layer: the weight matrix row by row, then the bias."""
         return Dense(theta.reshape(self.in_dim + 1, -1))
+
+
+def make_layer(
+    kind: LayerKind, key: Key, in_dim: int, out_dim: int, *, latent: int, offset: bool
+) -> AdaptiveLayer:
+    """A new layer; `latent` and `offset` are those of weight-transform layers."""
+    if kind == "linear":
+        return Linear.init(key, in_dim, out_dim)
+    if kind == "bias_transform":
+        return BiasTransform.init(key, in_dim, out_dim)
+    return WeightTransform.init(key, in_dim, out_dim, latent=latent, offset=offset)

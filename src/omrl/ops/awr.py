@@ -32,6 +32,12 @@ def value_loss(value: Column, target: Column) -> Scalar:
     return jnp.mean((value - jax.lax.stop_gradient(target)) ** 2)
 
 
+def advantage(batch: Batch, value: ValueFn, *, bootstrap: bool) -> Column:
+    """R - V(s), a constant: the value never learns from the policy's loss."""
+    returns = bootstrapped_return(batch, value) if bootstrap else batch.mc_return
+    return jax.lax.stop_gradient(returns - jax.vmap(value)(batch.obs))
+
+
 def advantage_weights(
     advantage: Column, *, temperature: float, max_weight: float, normalize: bool
 ) -> Column:

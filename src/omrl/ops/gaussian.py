@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -15,6 +17,20 @@ def gaussian_log_prob(x: Vector, mean: Vector, log_std: Vector) -> Scalar:
     """log N(x; mean, diag(exp(log_std))^2), summed over the dimensions."""
     standard = (x - mean) * jnp.exp(-log_std)
     return -jnp.sum(0.5 * standard**2 + log_std + 0.5 * jnp.log(2 * jnp.pi))
+
+
+def fixed_width_log_prob(
+    action: Float[Array, "sample dim"], mean: Float[Array, "sample dim"], sigma: float
+) -> Float[Array, " sample"]:
+    """log N(a; mean, sigma^2) of every sample."""
+    log_std = jnp.full(action.shape[-1:], math.log(sigma), mean.dtype)
+    return jax.vmap(gaussian_log_prob, (0, 0, None))(action, mean, log_std)
+
+
+def fixed_width_action(key: Key, mean: Vector, sigma: float, deterministic: bool) -> Vector:
+    """A draw from N(mean, sigma^2), or the mean, clipped to [-1, 1]."""
+    action = mean if deterministic else mean + sigma * jax.random.normal(key, mean.shape)
+    return jnp.clip(action, -1.0, 1.0)
 
 
 def tanh_log_slope(x: Vector) -> Vector:

@@ -8,9 +8,9 @@ array [layer, tensor].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jaxtyping import Array, Float
@@ -25,6 +25,7 @@ Trace = AdaptiveLayer | LowRank
 Traces = tuple[Trace, ...]
 TapsOfNet = tuple[Taps | None, ...]
 Rates = Float[Array, "layer tensor"]
+Meta = TypeVar("Meta")
 
 
 def layers(net: Net) -> list[AdaptiveLayer]:
@@ -105,6 +106,41 @@ def with_kernel_gradients(net: Net, grads: Net, traces: Traces, cotangents: Taps
         return replace(grad, kernel=low_rank.kernel_gradient(layer, trace, cotangent))
 
     return _with_layers(net, map(one, layers(net), layers(grads), traces, cotangents))
+
+
+def meta_gradient(
+    loss: Callable[[Meta, Any], tuple[Any, tuple[Any, Any]]],
+    meta: Meta,
+    no_taps: Any,
+    num_tasks: int,
+    num_steps: int,
+    *,
+    plain: bool,
+) -> tuple[Meta, Any]:
+    """The gradient of `loss` with respect to everything meta-learned, and what it tells beside.
+
+    Args:
+        loss: `(meta, taps) -> (total, (aux, last traces of the tasks))`.
+        meta: a NamedTuple; those of its fields that are networks are named as in `no_taps`.
+        no_taps: a NamedTuple of None for the networks; taps and traces come as such a tuple.
+        plain: traces are copies of the layers, which need no taps.
+    """
+    if plain:
+        grads, (aux, _) = jax.grad(loss, has_aux=True)(meta, no_taps)
+        return grads, aux
+    names = no_taps._fields
+    tapped = no_taps._make(taps(getattr(meta, name), num_tasks, num_steps) for name in names)
+    (grads, cotangents), (aux, traces) = jax.grad(loss, argnums=(0, 1), has_aux=True)(meta, tapped)
+    whole = {
+        name: with_kernel_gradients(*(getattr(x, name) for x in (meta, grads, traces, cotangents)))
+        for name in names
+    }
+    return grads._replace(**whole), aux
+
+
+def tap_axes(taps: Any) -> Any:
+    """`vmap` axes of taps over the tasks; the start is shared."""
+    return jax.tree.map(lambda x: None if x.ndim == 1 else 0, taps)
 
 
 def mean(net: Net, rates: Rates, history: Sequence[Traces], weights: Sequence[float]) -> Net:
