@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from omrl.algos.macaw_config import MacawConfig
+from omrl.algos.meta_bc import MetaBcConfig
+from omrl.algos.mt_awr import MtAwrConfig
 from omrl.algos.registry import AlgoConfig
 from omrl.data.sample import BatchSpec
 from omrl.data.slice import check_name
@@ -96,6 +98,40 @@ _TUNED = MacawConfig(
     outer_batch=BatchSpec("outer", 512, start=0.8),
 )
 
+_FINE_TUNING = replace(CHEETAH_TRACES, shots=(0, 1, 5, 20))
+"""The numbers of Adam steps for which the reference code reports MT + fine-tuning."""
+
+_MT_TUNED = MtAwrConfig(
+    normalize_obs=True,
+    scale_returns=True,
+    policy_lr=3e-4,
+    lr_decay=True,
+    steps=60_000,
+    batch=BatchSpec("batch", 512, start=0.8),
+)
+
+_MT_CODE = MtAwrConfig(
+    layer="bias_transform",
+    adapt_value_lr=1e-5,
+    value_lr=1e-5,
+    bootstrap_advantage=True,
+    divide_by_train_tasks=True,
+    batch=BatchSpec("batch", 256, "without_replacement"),
+)
+
+_BC_TUNED = MetaBcConfig(
+    offset=True,
+    inner_lr_per="tensor",
+    normalize_obs=True,
+    policy_lr=3e-4,
+    lr_decay=True,
+    steps=60_000,
+    inner_batch=_TUNED.inner_batch,
+    outer_batch=_TUNED.outer_batch,
+)
+
+_EVERY_7TH = "transitions are drawn from all of a lifetime; the code keeps every 7th"
+
 PRESETS: dict[str, Preset] = {
     "macaw-cheetah-vel": Preset(
         RunConfig(algo=_TUNED, eval=CHEETAH_TRACES),
@@ -124,6 +160,61 @@ PRESETS: dict[str, Preset] = {
     "macaw-point-robot": Preset(
         RunConfig(env="point-robot/oyster-v1", algo=replace(_TUNED, steps=20_000)),
         source="ours: macaw-cheetah-vel with fewer steps, not tuned on this problem",
+    ),
+    "mt-awr-cheetah-vel": Preset(
+        RunConfig(algo=_MT_TUNED, eval=_FINE_TUNING),
+        source="ours, not tuned yet: the paper's rates of fine-tuning, with the scales, batches, "
+        "policy rate and decay of macaw-cheetah-vel",
+    ),
+    "mt-awr-cheetah-vel-paper": Preset(
+        RunConfig(algo=MtAwrConfig(), eval=_FINE_TUNING),
+        source="arXiv:2008.06043, Table 4 and appendix E",
+        deviates="number of updates and which part of a lifetime batches are from are not in the "
+        "paper: here 100,000, and the whole",
+    ),
+    "mt-awr-cheetah-vel-code": Preset(
+        RunConfig(algo=_MT_CODE, eval=_FINE_TUNING),
+        source="eric-mitchell/macaw@3dfd4f9, config/alg/multitask_standard.json",
+        deviates=_EVERY_7TH,
+    ),
+    "mt-awr-cheetah-vel-code-wide": Preset(
+        RunConfig(
+            algo=replace(
+                _MT_CODE,
+                hidden=(300, 300, 300),
+                bootstrap_value=True,
+                value_lr=1e-4,
+                adapt_value_lr=1e-4,
+            ),
+            # Its test buffers keep the last 20,000 transitions.
+            eval=replace(_FINE_TUNING, context_slice="last-100"),
+        ),
+        source="eric-mitchell/macaw@3dfd4f9, config/alg/multitask.json",
+        deviates=_EVERY_7TH,
+    ),
+    "meta-bc-cheetah-vel": Preset(
+        RunConfig(algo=_BC_TUNED, eval=CHEETAH_TRACES),
+        source="ours, not tuned yet: the settings of macaw-cheetah-vel that imitation has",
+    ),
+    "meta-bc-cheetah-vel-code": Preset(
+        RunConfig(
+            algo=MetaBcConfig(
+                offset=True,
+                inner_lr_per="tensor",
+                split_inner_batch=True,
+                divide_by_train_tasks=True,
+                inner_batch=_CODE.inner_batch,
+                outer_batch=_CODE.outer_batch,
+            ),
+            eval=CHEETAH_TRACES,
+        ),
+        source="eric-mitchell/macaw@3dfd4f9, config/alg/standard.json and overrides/imitation.json",
+        deviates="as macaw-cheetah-vel-code",
+    ),
+    "bc-cheetah-vel": Preset(
+        RunConfig(algo=replace(_BC_TUNED, inner_steps=0), eval=CHEETAH_TRACES),
+        source="ours, not tuned yet: meta-bc-cheetah-vel without inner steps, which is multi-task "
+        "behaviour cloning",
     ),
 }
 
