@@ -270,7 +270,7 @@ def damage_everywhere(damaged: Damageable, count: int, last: int = 0) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_damaged_bytes(tmp_path, name):
-    archive = name in ("evaluation", "collection", "agents", "kept", "npz")
+    archive = name in ("evaluation", "collection", "agents", "npz")
     # Of an archive, the directory is at the end.
     damage_everywhere(KINDS[name](tmp_path), 25, 100 if archive else 0)
 
