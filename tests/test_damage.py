@@ -71,7 +71,7 @@ def of_dataset(name: str) -> Callable[[Path], Damageable]:
 
         def read() -> None:
             opened = open_dataset(path)
-            byte_budget(opened, opened.task_indices, Slice.parse("return-0.0-0.5"))
+            byte_budget(opened.view(Slice.parse("return-0.0-0.5")), opened.task_indices)
 
         return Damageable(path / name, read)
 

@@ -198,9 +198,10 @@ def test_the_last_seed_is_an_int32():
 
 def test_too_little_data_is_noticed_before_anything_is_compiled():
     with pytest.raises(InputError, match="stage warmup draws 4 tasks per update, the data has 3"):
-        check_data(Toy(ToyConfig()), [40, 40, 40], TASK_IDS[:3])
+        check_data(Toy(ToyConfig()), make_data(num_tasks=3), TASK_IDS[:3])
+    empty = make_data(num_tasks=4)._replace(num_rows=jnp.array([40, 40, 0, 40]))
     with pytest.raises(InputError, match="task 12: batch 'outer' needs 1 rows"):
-        check_data(Toy(ToyConfig()), [40, 40, 0, 40], TASK_IDS[:4])
+        check_data(Toy(ToyConfig()), empty, TASK_IDS[:4])
 
 
 # --- NaN ---

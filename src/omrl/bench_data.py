@@ -78,7 +78,7 @@ def bench_data(
         tasks, discount = problem.train_tasks, config.discount
         training = _Training(problem, devices)
         load_s, on_disk = _timed(lambda: open_host(dataset, tasks, discount=discount))
-        check_data(training.algorithm, on_disk.num_rows.tolist(), training.tasks)
+        check_data(training.algorithm, on_disk, training.tasks)
         length = max(1, int(4 / training.measure(on_disk, 4) * seconds))
         training.measure(on_disk, length)
         anonymous = peak()

@@ -29,8 +29,7 @@ from jaxtyping import Array, Bool, Int, Int32, Num, UInt32
 
 from omrl import hosts
 from omrl.algorithm import Algorithm, Stage
-from omrl.data.device import DeviceData
-from omrl.data.host import HostData
+from omrl.data.buffers import TrainingData, buffers_of, is_on_disk, num_rows
 from omrl.data.sample import gather, sample_all_rows
 from omrl.errors import InputError
 from omrl.types import Batch, Metrics
@@ -114,7 +113,7 @@ def train_chunk(
     stage: Stage,
     layout: Layout,
     states: Any,
-    data: DeviceData | HostData,
+    data: TrainingData,
     seeds: Int[np.ndarray, " seed"],
     task_ids: Int[np.ndarray, " task"],
     num_updates: int,
@@ -124,7 +123,7 @@ def train_chunk(
     Args:
         stage: what an update reads and does. Static: pass the same object for the same program.
         states: leaves [seed, ...], placed by `init_states` or restored with `layout.by_seed`.
-        data: of the training tasks; `DeviceData` placed with `layout.replicated`.
+        data: of the training tasks; on the device placed with `layout.replicated`.
         task_ids: the number of each task along the data's first axis, to name it in the metrics.
         num_updates: at most `MAX_UPDATES`; 0 only compiles.
 
@@ -135,7 +134,7 @@ def train_chunk(
     """
     if not 0 <= num_updates <= MAX_UPDATES:
         raise ValueError(f"num_updates: {num_updates} is not in 0 … {MAX_UPDATES}")
-    if isinstance(data, HostData):
+    if is_on_disk(data):
         return _stream(stage, layout, states, data, seeds, task_ids, num_updates)
     return program(stage, layout)(
         states,
@@ -167,7 +166,7 @@ def _train_chunk(
     stage: Stage,
     layout: Layout,
     states: Any,
-    data: DeviceData,
+    data: TrainingData,
     seeds: Int32[Array, " seed"],
     task_ids: Int32[Array, " task"],
     num_updates: Int32[Array, ""],
@@ -218,7 +217,7 @@ def _loop(
     row: Array,
     state: Any,
     seed: Int32[Array, ""],
-    data: DeviceData,
+    data: TrainingData,
     task_ids: Int32[Array, " task"],
     num_updates: Int32[Array, ""],
 ) -> tuple[Any, Num[Array, "update metric"]]:
@@ -256,32 +255,35 @@ def _updates(
 
 def _draw(
     stage: Stage,
-    data: DeviceData,
+    data: TrainingData,
     task_ids: Int32[Array, " task"],
     seed: Int32[Array, ""],
     step: Int32[Array, ""],
 ) -> _Drawn:
     """The tasks and batches of one update."""
-    drawn = _draw_rows(stage, data.num_rows, seed, step)
-    of_task = jax.vmap(partial(gather, data))
-    batches = {name: of_task(drawn.tasks, rows) for name, rows in drawn.rows.items()}
+    drawn = _draw_rows(stage, num_rows(data, stage.batches), seed, step)
+    buffers = buffers_of(data, stage.batches)
+    batches = {
+        name: jax.vmap(partial(gather, buffers[name]))(drawn.tasks, rows)
+        for name, rows in drawn.rows.items()
+    }
     return _Drawn(drawn.tasks, task_ids[drawn.tasks], batches, drawn.key)
 
 
 def _draw_rows(
     stage: Stage,
-    num_rows: Int32[Array, " task"],
+    counts: dict[str, Int32[Array, " task"]],
     seed: Int32[Array, ""],
     step: Int32[Array, ""],
 ) -> _Rows:
     """The tasks and rows of one update; every random number is a function of (seed, step)."""
     key = jax.random.fold_in(jax.random.PRNGKey(seed), step)
     task_key, sample_key, update_key = jax.random.split(key, 3)
-    tasks = jax.random.choice(
-        task_key, jnp.arange(num_rows.shape[0]), (stage.task_batch,), replace=False
-    )
+    num_tasks = next(iter(counts.values())).shape[0]
+    tasks = jax.random.choice(task_key, jnp.arange(num_tasks), (stage.task_batch,), replace=False)
     keys = jax.random.split(sample_key, stage.task_batch)
-    rows = jax.vmap(partial(sample_all_rows, stage.batches))(num_rows[tasks], keys)
+    counts = {name: count[tasks] for name, count in counts.items()}
+    rows = jax.vmap(partial(sample_all_rows, stage.batches))(counts, keys)
     return _Rows(tasks, rows, update_key)
 
 
@@ -292,7 +294,7 @@ def _stream(
     stage: Stage,
     layout: Layout,
     states: Any,
-    data: HostData,
+    data: TrainingData,
     seeds: Int[np.ndarray, " seed"],
     task_ids: Int[np.ndarray, " task"],
     num_updates: int,
@@ -301,12 +303,15 @@ def _stream(
     draw, run = _block_programs(stage, layout)
     first = np.asarray(hosts.gather(states.step))
     ids = np.asarray(task_ids, np.int32)
+    buffers, counts = (of(data, stage.batches) for of in (buffers_of, num_rows))
 
     def prepare(done: int) -> Any:
         # On the device it would wait for the block that runs there.
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
-            drawn = jax.tree.map(np.asarray, draw(data.num_rows, seeds, first + done))
-        batches = {name: data.gather(drawn.tasks, rows) for name, rows in drawn.rows.items()}
+            drawn = jax.tree.map(np.asarray, draw(counts, seeds, first + done))
+        batches = {
+            name: buffers[name].gather(drawn.tasks, rows) for name, rows in drawn.rows.items()
+        }
         return place((drawn.tasks, ids[drawn.tasks], batches, drawn.key), layout.by_seed)
 
     chunk: list[Metrics] = []
@@ -331,9 +336,9 @@ def _join(*blocks: Num[Array, "seed update ..."]) -> Num[Array, "seed all_update
 def _block_programs(stage: Stage, layout: Layout) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """What draws the rows of a block for every seed, on the host, and what makes its updates."""
 
-    def draw(num_rows, seeds, steps):
+    def draw(counts, seeds, steps):
         def one_seed(seed, step):
-            one = partial(_draw_rows, stage, num_rows, seed)
+            one = partial(_draw_rows, stage, counts, seed)
             return jax.vmap(one)(step + jnp.arange(BLOCK))
 
         return jax.vmap(one_seed)(seeds, steps)

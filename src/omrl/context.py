@@ -20,8 +20,8 @@ from jaxtyping import Array, Float64, Int32, Int64, UInt32
 
 from omrl import bundled
 from omrl.data.host import open_host
+from omrl.data.mixture import open_view
 from omrl.data.sample import BatchSpec, check_sizes, sample_rows
-from omrl.data.slice import Slice
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
 from omrl.protocol import EvalConfig
@@ -130,7 +130,7 @@ def task_contexts(
     dataset: Dataset, config: EvalConfig, index: int, seeds: Sequence[int], discount: float
 ) -> Batch:
     """Contexts of one task for every run seed, leaves [seed, sample, ...]."""
-    part = dataset.view(Slice.parse(config.context_slice))
+    part = open_view(config.context_slice, dataset)
     task = part.task(index)
     if config.context_unit == "trajectories":
         starts = task.episode_start

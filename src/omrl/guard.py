@@ -11,8 +11,7 @@ from jaxtyping import Bool, Int, Num
 from omrl.algorithm import Stage
 from omrl.checkpoint import leaf_names
 from omrl.chunk import Layout, train_chunk
-from omrl.data.device import DeviceData
-from omrl.data.host import HostData
+from omrl.data.buffers import TrainingData
 from omrl.errors import NonFiniteError
 
 
@@ -27,7 +26,7 @@ def locate(
     stage: Stage,
     layout: Layout,
     states: Any,
-    data: DeviceData | HostData,
+    data: TrainingData,
     seeds: Int[np.ndarray, " seed"],
     task_ids: Int[np.ndarray, " task"],
     *,

@@ -14,11 +14,13 @@ from omrl import bundle, bundled
 from omrl.algorithm import Algorithm
 from omrl.algos import registry as algorithms
 from omrl.chunk import Layout
+from omrl.config import json_hash
 from omrl.context import Contexts, draw_contexts
+from omrl.data.buffers import Buffers, TrainingData
 from omrl.data.dataset import Dataset
-from omrl.data.device import DeviceData, byte_budget, free_memory, load
-from omrl.data.host import HostData, open_host
-from omrl.data.slice import Slice
+from omrl.data.device import byte_budget, free_memory, load
+from omrl.data.host import open_host
+from omrl.data.mixture import DataView, check_tasks, open_view
 from omrl.data.statistics import measure
 from omrl.data.store import open_for_training, with_tasks_of
 from omrl.envs import registry
@@ -41,22 +43,38 @@ DATA_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Problem:
-    """An opened dataset beside its environment, checked for a config."""
+    """Opened data beside its environment, checked for a config."""
 
     config: RunConfig
     env: TaskEnv
     """With the tasks and splits of the dataset."""
     dataset: Dataset
     train_tasks: tuple[int, ...]
+    view: DataView
+    """The part of the data that is trained on."""
+    encoder: DataView | None
+    """Of batches of the encoder buffer; None: `view`."""
 
     @property
-    def view(self) -> Dataset:
-        """The part of the data that is trained on."""
-        return self.dataset.view(Slice.parse(self.config.slice))
+    def views(self) -> tuple[DataView, ...]:
+        return (self.view,) if self.encoder is None else (self.view, self.encoder)
+
+    @property
+    def data_hash(self) -> str:
+        """Of all that is trained on."""
+        hashes = [view.hash for view in self.views]
+        return hashes[0] if len(hashes) == 1 else json_hash(hashes)
 
 
-def open_problem(config: RunConfig, data: str | Path) -> Problem:
-    """Opens and checks the data. Raises `InputError` for whatever would stop the run later."""
+def open_problem(
+    config: RunConfig, data: str | Path, *, mix: str | Path = "", encoder_data: str | Path = ""
+) -> Problem:
+    """Opens and checks the data. Raises `InputError` for whatever would stop the run later.
+
+    Args:
+        mix: dataset of the second term of the mixture that `config.slice` is; empty: `data`.
+        encoder_data: dataset of the encoder buffer; empty: `data`.
+    """
     env = registry.make(config.env)
     check_traces(config.eval, env)
     names = [name for name in (config.train_split, config.holdout) if name]
@@ -72,7 +90,13 @@ def open_problem(config: RunConfig, data: str | Path) -> Problem:
             f"algo.task_batch is {config.algo.task_batch}; {data} has {len(tasks)} tasks in split "
             f"{config.train_split!r}{without}; take at most that many: --algo.task-batch"
         )
-    return Problem(config, env, dataset, tasks)
+    view = open_view(config.slice, dataset, open_for_training(mix, env) if mix else None)
+    encoder = None
+    if config.encoder_slice or encoder_data:
+        source = open_for_training(encoder_data, env) if encoder_data else dataset
+        check_tasks(dataset, source, tasks)
+        encoder = open_view(config.encoder_slice or config.slice, source)
+    return Problem(config, env, dataset, tasks, view, encoder)
 
 
 def measure_spec(problem: Problem) -> Spec:
@@ -92,6 +116,8 @@ def start(
     *,
     command: str = "omrl.metatrain.start",
     devices: Sequence[Any] | None = None,
+    mix: str | Path = "",
+    encoder_data: str | Path = "",
     placement: Placement = "auto",
     report: Callable[[str], None] = print,
     **options: Any,
@@ -100,11 +126,19 @@ def start(
     `options`. `placement` decides where the data is, not what is learned from it."""
     devices = devices or resolve_devices("auto")
     check_new(Path(out))
-    problem = open_problem(config, data)
+    problem = open_problem(config, data, mix=mix, encoder_data=encoder_data)
     loaded = _load(problem, devices, placement, report)
-    record = RunRecord(config, measure_spec(problem), str(data), problem.view.hash)
+    record = RunRecord(
+        config,
+        measure_spec(problem),
+        str(data),
+        problem.data_hash,
+        mix=str(mix),
+        encoder_data=str(encoder_data),
+    )
     algorithm = build(config, record.spec)
-    check_data(algorithm, loaded.data.num_rows.tolist(), np.array(problem.train_tasks))
+    _check_encoder(problem, algorithm)
+    check_data(algorithm, loaded.data, np.array(problem.train_tasks))
     layout = Layout.of(devices, config.train.seeds)
     room = disk_bytes(algorithm, layout, config.train)
     run = create(Path(out), record, command=command, devices=devices, room=room)
@@ -116,19 +150,30 @@ def go_on(
     path: Path,
     *,
     data: Path | None,
+    mix: Path | None = None,
+    encoder_data: Path | None = None,
     command: str,
     devices: Sequence[Any],
     placement: Placement = "auto",
     report: Callable[[str], None] = print,
     **options: Any,
 ) -> Run:
-    """Goes on with the run in `path`; `data` is where its data is now, if it was moved."""
+    """Goes on with the run in `path`; `data`, `mix` and `encoder_data` are where its data is now,
+    if it was moved."""
     record = read_record(open_run(path))
-    problem = open_problem(record.run, data or record.data)
-    if problem.view.hash != record.data_hash:
+    problem = open_problem(
+        record.run,
+        data or record.data,
+        mix=mix or record.mix,
+        encoder_data=encoder_data or record.encoder_data,
+    )
+    if problem.data_hash != record.data_hash:
+        folders = "--data" + ", --mix" * bool(record.mix)
+        folders += ", --encoder-data" * bool(record.encoder_data)
         raise InputError(
             f"{problem.dataset.path}: not the data that {path} began with (hash "
-            f"{problem.view.hash[:12]}, not {record.data_hash[:12]}); give its folder with --data"
+            f"{problem.data_hash[:12]}, not {record.data_hash[:12]}); give its folder with "
+            f"{folders}"
         )
     loaded = _load(problem, devices, placement, report)
     run = resume(path, record, command=command, devices=devices)
@@ -136,11 +181,21 @@ def go_on(
     return run
 
 
+def _check_encoder(problem: Problem, algorithm: Algorithm) -> None:
+    specs = [spec for stage in algorithm.stages() for spec in stage.batches]
+    if problem.encoder is not None and all(spec.buffer != "encoder" for spec in specs):
+        raise InputError(
+            f"encoder_slice, --encoder-data: {type(algorithm).__name__} draws no batch of the "
+            f"encoder buffer, only {', '.join(spec.name for spec in specs)} of the main one; leave "
+            "them out, or set the buffer of a batch to encoder"
+        )
+
+
 @dataclass(frozen=True)
 class _Loaded:
     """All that a run reads from its dataset; every file was compared with its hash."""
 
-    data: DeviceData | HostData
+    data: TrainingData
     contexts: Contexts
 
 
@@ -154,8 +209,9 @@ def _load(
     seeds = config.train.seed_numbers.tolist()
     on_device = _fits(problem, devices, placement, report)
     read = load if on_device else open_host
+    buffers = [read(v, problem.train_tasks, discount=config.discount) for v in problem.views]
     return _Loaded(
-        read(problem.view, problem.train_tasks, discount=config.discount),
+        buffers[0] if len(buffers) == 1 else Buffers(*buffers),
         draw_contexts(
             problem.dataset, problem.env, config.eval, seeds=seeds, discount=config.discount
         ),
@@ -169,7 +225,8 @@ def _fits(
     report: Callable[[str], None],
 ) -> bool:
     """Whether the data is to be on the devices; tells how many bytes that is."""
-    budget = byte_budget(problem.view, problem.train_tasks)
+    budgets = [byte_budget(view, problem.train_tasks) for view in problem.views]
+    budget = {name: sum(one[name] for one in budgets) for name in budgets[0]}
     total, free = budget.pop("total"), min(map(free_memory, devices))
     large = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in budget.items() if size > 5e5)
     needs = f"{total / 1e6:,.0f} MB ({large or 'all columns small'}) of {free / 1e6:,.0f} MB free"

@@ -35,13 +35,18 @@ class RunConfig:
     holdout: str = ""
     """Named tasks left out of the training tasks; with eval.split the same, for tuning."""
     slice: str = "all"
-    """Part of every lifetime to train on: all, start, last-500, every-7, ..."""
+    """Part of every lifetime to train on: all, last-500, first-1200-transitions, ..., or a mixture
+    of two, 0.3:all+0.7:end, of which the second is of the data to mix in if there is any."""
+    encoder_slice: str = ""
+    """The same, for batches of the encoder buffer; empty: as `slice`."""
     train: TrainConfig = field(default_factory=TrainConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
 
     def __post_init__(self) -> None:
         check_ranges(self)
         check_name("slice", self.slice)
+        if self.encoder_slice:
+            check_name("encoder_slice", self.encoder_slice)
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,11 @@ class RunRecord:
     data: str
     """Folder of the dataset, as given."""
     data_hash: str
-    """Of the dataset and the slice; a run goes on only with the same data."""
+    """Of all that is trained on, datasets and slices; a run goes on only with the same data."""
+    mix: str = ""
+    """Folder of the dataset that is mixed in, as given; empty: none."""
+    encoder_data: str = ""
+    """Folder of the dataset of the encoder buffer, as given; empty: `data`."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,8 @@ from omrl import guard, hosts
 from omrl.algorithm import Algorithm, Stage
 from omrl.checkpoint import Checkpoints
 from omrl.chunk import MAX_UPDATES, Layout, abstract_states, init_states, place, train_chunk
-from omrl.data.device import DeviceData
-from omrl.data.host import HostData
-from omrl.data.sample import check_sizes
+from omrl.data.buffers import TrainingData, is_on_disk, num_rows
+from omrl.data.sample import check_sizes, check_specs
 from omrl.errors import InputError, NonFiniteError, Stopped
 from omrl.interrupt import Interrupt
 from omrl.logs import Averages, RunLog
@@ -74,16 +73,22 @@ def num_updates(algorithm: Algorithm) -> int:
 
 
 def check_data(
-    algorithm: Algorithm, num_rows: Sequence[int], task_ids: Int[np.ndarray, " task"]
+    algorithm: Algorithm, data: TrainingData, task_ids: Int[np.ndarray, " task"]
 ) -> None:
-    """Raises `InputError` if the data, of `num_rows` per task, is too little for a stage."""
+    """Raises `InputError` if the data of the tasks `task_ids` is too little for a stage."""
     for stage in algorithm.stages():
-        if stage.task_batch > len(num_rows):
+        if stage.task_batch > len(task_ids):
             raise InputError(
                 f"task_batch: stage {stage.name} draws {stage.task_batch} tasks per update, the "
-                f"data has {len(num_rows)}; use at most that many"
+                f"data has {len(task_ids)}; use at most that many"
             )
-        check_sizes(stage.batches, num_rows, task_ids.tolist())
+        check_specs(stage.batches)
+        counts = num_rows(data, stage.batches)
+        for name in ("main", "encoder"):
+            specs = tuple(spec for spec in stage.batches if spec.buffer == name)
+            if specs:
+                rows = np.asarray(counts[specs[0].name]).tolist()
+                check_sizes(specs, rows, task_ids.tolist())
 
 
 def disk_bytes(algorithm: Algorithm, layout: Layout, config: TrainConfig) -> int:
@@ -113,7 +118,7 @@ def train(
     algorithm: Algorithm,
     config: TrainConfig,
     layout: Layout,
-    data: DeviceData | HostData,
+    data: TrainingData,
     task_ids: Int[np.ndarray, " task"],
     *,
     evaluate: Evaluate | None = None,
@@ -135,7 +140,7 @@ def train(
         NonFiniteError: names the update, seed, task and tensor.
         Stopped: by SIGTERM or SIGINT, after a checkpoint.
     """
-    check_data(algorithm, np.asarray(data.num_rows).tolist(), task_ids)
+    check_data(algorithm, data, task_ids)
     checkpoints = Checkpoints(run.checkpoints, keep=config.keep)
     position, states, averages = _start(run, algorithm, config, layout, checkpoints)
     log = RunLog(
@@ -155,7 +160,7 @@ def train(
             config=config,
             stages=algorithm.stages(),
             layout=layout,
-            data=place(data, layout.replicated) if isinstance(data, DeviceData) else data,
+            data=data if is_on_disk(data) else place(data, layout.replicated),
             task_ids=task_ids,
             evaluate=evaluate,
             checkpoints=checkpoints,
@@ -212,7 +217,7 @@ class _Trainer:
     config: TrainConfig
     stages: tuple[Stage, ...]
     layout: Layout
-    data: DeviceData | HostData
+    data: TrainingData
     task_ids: Int[np.ndarray, " task"]
     evaluate: Evaluate | None
     checkpoints: Checkpoints

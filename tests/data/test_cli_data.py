@@ -110,6 +110,21 @@ def test_slice_writes_a_smaller_dataset(dataset, tmp_path, capsys):
     assert open_dataset(out).task(1).num_episodes == 4
 
 
+def test_slice_cuts_to_transitions_and_mixes(dataset, tmp_path, capsys):
+    cut, mixed = tmp_path / "cut", tmp_path / "mixed"
+    main(["slice", str(dataset.path), str(cut), "--slice", "first-12-transitions", "--json"], "")
+    assert json.loads(capsys.readouterr().out)["transitions"] == 36
+    options = ["--slice", ".5:last-6-transitions+.5:all", "--mix", str(cut), "--json"]
+    main(["slice", str(dataset.path), str(mixed), *options], "")
+    assert json.loads(capsys.readouterr().out)["command"] == (
+        "omrl data slice --slice 0.5:last-6-transitions+0.5:all"
+    )
+    # Of task 0 the episodes of 2 and 4, and of those of 5, 3 and 4 two, since 5 is less than 6.
+    np.testing.assert_array_equal(open_dataset(mixed).task(0).lengths, [2, 5, 4, 4])
+    with pytest.raises(InputError, match=r"mix: .* and slice 'all' is no mixture"):
+        main(["slice", str(dataset.path), str(tmp_path / "x"), "--mix", str(cut)], "")
+
+
 @pytest.mark.parametrize("arguments", [[], ["inf"]])
 def test_commands_that_do_not_exist(arguments):
     with pytest.raises(InputError, match="info"):

@@ -89,7 +89,7 @@ def test_observations_in_half_precision_take_half_the_memory(tmp_path, env, data
 def test_a_slice_is_loaded_as_if_it_were_the_dataset(tmp_path, env, dataset):
     selection = Slice.parse("every-2")
     copy = write_slice(dataset.view(selection), tmp_path / "copy", env, command="test")
-    from_view = load(dataset, (0, 1, 2), discount=0.9, slice=selection)
+    from_view = load(dataset.view(selection), (0, 1, 2), discount=0.9)
     from_copy = load(copy, (0, 1, 2), discount=0.9)
     jax.tree.map(np.testing.assert_array_equal, from_view, from_copy)
 
@@ -105,7 +105,7 @@ def test_the_byte_budget_is_what_is_allocated(dataset):
     assert budget["reward"] == 3 * 40 * 4
     assert budget["terminated"] == 3 * 40
     # Of task 0 the longest, 24 observations in episodes 6 to 9 of 2, 5, 5, 4 transitions.
-    assert byte_budget(dataset, (0, 1), Slice.parse("last-4"))["obs"] == 2 * 24 * 2 * 4
+    assert byte_budget(dataset.view(Slice.parse("last-4")), (0, 1))["obs"] == 2 * 24 * 2 * 4
 
 
 def test_the_budget_reads_no_column(dataset, monkeypatch):
@@ -130,7 +130,7 @@ def test_a_flipped_bit_is_found_while_loading(dataset):
     [
         lambda dataset: load(dataset, (0, 1), discount=0.9),
         lambda dataset: byte_budget(dataset, (0, 1)),
-        lambda dataset: load(dataset, (1,), discount=0.9, slice=Slice.parse("return-0.0-0.5")),
+        lambda dataset: load(dataset.view(Slice.parse("return-0.0-0.5")), (1,), discount=0.9),
         lambda dataset: dataset.view(Slice.parse("last-2")).task(1),
     ],
 )

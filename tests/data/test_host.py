@@ -20,7 +20,7 @@ from omrl.data.store import write_slice
 from omrl.errors import InputError
 
 TASKS = (2, 0)
-SLICES = ("all", "last-4", "every-3", "return-0.3-0.9")
+SLICES = ("all", "last-4", "every-3", "return-0.3-0.9", "middle-17-transitions")
 
 
 def assert_same(found, expected):

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from omrl.data.info_sample import (
     unexplained_noise,
 )
 from omrl.data.manifest import CACHE, TaskRecord
+from omrl.data.slice import Selection
 from omrl.data.store import create
 from omrl.errors import InputError
 
@@ -32,7 +34,7 @@ def info_of(columns, env=None):
     starts = np.asarray(columns["episode_start"])
     episodes, rows = len(starts) - 1, int(starts[-1])
     record = TaskRecord(0, (0.0,), episodes, rows, 0.0, 0.0, 0.0, {}, {})
-    task = TaskData(record, columns, np.arange(episodes))
+    task = TaskData(Path(), record, columns, Selection(np.arange(episodes)))
     return info.task_info(task, env, horizon=HORIZON, coverage=1.0, span=(-60.0, 0.0))
 
 

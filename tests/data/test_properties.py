@@ -14,6 +14,7 @@ from points import HORIZON, PointEnv, lifetime
 
 from omrl.data.device import load
 from omrl.data.host import open_host
+from omrl.data.mixture import MixedTask, open_view
 from omrl.data.sample import BatchSpec, gather, sample_all_rows
 from omrl.data.slice import Slice
 from omrl.data.store import create
@@ -21,6 +22,7 @@ from omrl.data.store import create
 ENV = PointEnv()
 LENGTHS = st.lists(st.integers(1, HORIZON), min_size=1, max_size=12)
 SLICES = ("all", "start", "middle", "end", "first-1", "last-1", "every-3", "return-0.0-0.5")
+COUNTED = ("first", "middle", "last", "spread")
 
 
 def written(folder: str, lengths: list[list[int]], seed: int):
@@ -30,22 +32,38 @@ def written(folder: str, lengths: list[list[int]], seed: int):
     return writer.finish()
 
 
+def spans(task) -> list[tuple]:
+    """The columns of every episode's dataset, its number, first row and the row behind its last."""
+    if isinstance(task, MixedTask):
+        of_parts = [span for part in task.parts for span in spans(part)]
+        return [of_parts[episode] for episode in task.order]
+    return [(task.columns, *span) for span in zip(task.episodes, *task.rows("reward"), strict=True)]
+
+
 def by_hand(task, discount: float) -> dict[str, list]:
-    """Every transition of the selected episodes, one after the other."""
+    """Every transition of the selected episodes, one after the other, none across a border."""
     rows = {name: [] for name in ("obs", "next_obs", "terminal_obs", "mc_return", "discount")}
-    starts = task.columns["episode_start"]
-    for episode in task.episodes:
-        first, stop = int(starts[episode]), int(starts[episode + 1])
-        obs = task.columns["obs"][first + episode : stop + episode + 1]
+    for columns, episode, first, stop in spans(task):
+        starts = columns["episode_start"]
+        assert starts[episode] <= first < stop <= starts[episode + 1]
+        obs = columns["obs"][first + episode : stop + episode + 1]
         for row in range(first, stop):
             left = stop - row
-            rewards = task.columns["reward"][row:stop].astype(np.float64)
+            rewards = columns["reward"][row:stop].astype(np.float64)
             rows["obs"].append(obs[row - first])
             rows["next_obs"].append(obs[row - first + 1])
             rows["terminal_obs"].append(obs[-1])
             rows["mc_return"].append(sum(r * discount**k for k, r in enumerate(rewards)))
             rows["discount"].append(discount**left)
     return rows
+
+
+def assert_is(batch, expected: dict[str, list]) -> None:
+    np.testing.assert_array_equal(batch.obs, expected["obs"])
+    np.testing.assert_array_equal(batch.next_obs, expected["next_obs"])
+    np.testing.assert_array_equal(batch.terminal_obs, expected["terminal_obs"])
+    np.testing.assert_allclose(batch.mc_return, expected["mc_return"], 1e-5, 1e-6)
+    np.testing.assert_allclose(batch.terminal_discount, expected["discount"], 1e-6, 1e-30)
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -68,21 +86,66 @@ def test_every_row_of_every_slice(lengths, name, discount, seed):
             expected = by_hand(task, discount)
             rows = np.arange(task.num_rows)
             for batch in (gather(device, index, jnp.asarray(rows)), disk.tasks[index].gather(rows)):
-                np.testing.assert_array_equal(batch.obs, expected["obs"])
-                np.testing.assert_array_equal(batch.next_obs, expected["next_obs"])
-                np.testing.assert_array_equal(batch.terminal_obs, expected["terminal_obs"])
-                np.testing.assert_allclose(batch.mc_return, expected["mc_return"], 1e-5, 1e-6)
-                np.testing.assert_allclose(
-                    batch.terminal_discount, expected["discount"], 1e-6, 1e-30
-                )
+                assert_is(batch, expected)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(LENGTHS, st.sampled_from((*COUNTED, "mixture")), st.floats(0, 1), st.integers(0, 2**31))
+def test_every_row_of_counted_transitions_and_mixtures(lengths, name, discount, seed):
+    with tempfile.TemporaryDirectory() as folder:
+        dataset, count = written(folder, [lengths], seed), 1 + seed % sum(lengths)
+        view = open_view(
+            f"0.375:first-{count}-transitions+0.625:last-{count}-transitions"
+            if name == "mixture"
+            else f"{name}-{count}-transitions",
+            dataset,
+        )
+        task = view.task(0)
+        assert name == "mixture" or task.num_rows == count
+        disk = open_host(view, (0,), discount=discount, cache=False)
+        assert_is(disk.tasks[0].gather(np.arange(task.num_rows)), by_hand(task, discount))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.integers(3, 500))
 def test_thirds_part_a_lifetime(episodes):
     returns = np.zeros(episodes)
-    thirds = [Slice.parse(name).episodes(returns) for name in ("start", "middle", "end")]
+    ones = np.ones(episodes, np.int64)
+    names = ("start", "middle", "end")
+    thirds = [Slice.parse(name).select(ones, returns).episodes for name in names]
     np.testing.assert_array_equal(np.concatenate(thirds), np.arange(episodes))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.floats(0, 1))
+def test_counts_of_transitions_are_met(lengths, part):
+    lengths, total = np.array(lengths), sum(lengths)
+    count = 1 + int(part * (total - 1))
+    for kind in COUNTED:
+        selected = Slice(kind, count, unit="transitions").select(lengths, np.zeros(len(lengths)))
+        sizes = lengths[selected.episodes]
+        assert sizes.sum() - selected.head - selected.tail == count
+        assert 0 <= selected.head < sizes[0]
+        assert 0 <= selected.tail < sizes[-1]
+    # Evenly: up to any episode it has the share of what lies before, within one episode.
+    kept = np.isin(np.arange(len(lengths)), selected.episodes) * lengths
+    excess = np.cumsum(kept) - count / total * np.cumsum(lengths)
+    assert (excess > -1e-6).all()
+    assert (excess < lengths.max()).all()
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=60), st.floats(0, 1))
+def test_first_and_last_transitions_part_a_lifetime(lengths, part):
+    lengths, total = np.array(lengths), sum(lengths)
+    count = 1 + int(part * (total - 2))
+    first, last = (
+        Slice(kind, number, unit="transitions").select(lengths, np.zeros(len(lengths)))
+        for kind, number in (("first", count), ("last", total - count))
+    )
+    np.testing.assert_array_equal(np.union1d(first.episodes, last.episodes), range(len(lengths)))
+    shared = np.intersect1d(first.episodes, last.episodes)
+    assert first.tail + last.head == lengths[shared].sum()
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -92,7 +155,8 @@ def test_ranks_part_a_lifetime(returns, quantile):
     # A quantile that parts nothing off is refused.
     cut = min(max(quantile, 1 / len(returns)), 1 - 1 / len(returns))
     low, high = (
-        Slice("return", 0, bounds).episodes(returns) for bounds in ((0.0, cut), (cut, 1.0))
+        Slice("return", 0, bounds).select(np.ones(len(returns), np.int64), returns).episodes
+        for bounds in ((0.0, cut), (cut, 1.0))
     )
     np.testing.assert_array_equal(np.sort(np.concatenate([low, high])), np.arange(len(returns)))
     assert returns[low].max() <= returns[high].min()

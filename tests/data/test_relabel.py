@@ -116,6 +116,13 @@ def test_an_environment_of_other_transitions_is_refused(source, target, field, t
             use(registry.make(target))
 
 
+def test_a_slice_that_cuts_episodes_is_refused(dataset, env, tmp_path):
+    for name in ("first-6-transitions", "last-6-transitions"):
+        view = dataset.view(Slice.parse(name))
+        with pytest.raises(InputError, match="its slice cuts an episode of task 0, and only whole"):
+            relabel(view, tmp_path / "new", env, borrowing=Borrowing(per_task=1), command="test")
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

@@ -10,7 +10,9 @@ from omrl.data.slice import ALL, Slice, macaw_buffer_rows
 from omrl.errors import InputError
 
 GOLDEN = Path(__file__).parents[1] / "golden/macaw/golden_macaw_A_replay.npz"
-NAMES = ["all", "start", "middle", "end", "first-500", "middle-3", "last-1", "every-7"]
+ONES = np.ones(10, np.int64)
+NAMES = ["all", "start", "middle", "end", "first-500", "middle-3", "last-1", "every-7", "spread-2"]
+NAMES += [f"{kind}-1200-transitions" for kind in ("first", "middle", "last", "spread")]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "return-0.5-1.0", "return-0.25-0.75"])
@@ -43,6 +45,9 @@ def test_a_quantile_has_one_spelling():
         "every-1000000000",
         "first-" + 26 * "9",
         "first-٣",
+        "first-3-transition",
+        "last-0-transitions",
+        "every-3-transitions",
     ],
 )
 def test_other_names_are_refused(name):
@@ -62,6 +67,8 @@ def test_other_names_are_refused(name):
         ("middle-3", [3, 4, 5]),
         ("last-2", [8, 9]),
         ("last-10", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        ("spread-4", [0, 2, 5, 7]),
+        ("spread-10", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
         ("every-4", [0, 4, 8]),
         ("every-11", [0]),
         ("return-0.0-0.2", [2, 5]),  # the two lowest returns
@@ -71,11 +78,31 @@ def test_other_names_are_refused(name):
 )
 def test_the_episodes_of_a_slice(name, episodes):
     returns = np.array([3.0, 9.0, 0.0, 4.0, 6.0, 1.0, 5.0, 7.0, 2.0, 8.0])
-    np.testing.assert_array_equal(Slice.parse(name).episodes(returns), episodes)
+    np.testing.assert_array_equal(Slice.parse(name).select(ONES, returns).episodes, episodes)
+
+
+@pytest.mark.parametrize(
+    ("name", "episodes", "head", "tail"),
+    [
+        ("first-4-transitions", [0], 0, 1),
+        ("first-5-transitions", [0], 0, 0),
+        ("first-6-transitions", [0, 1], 0, 2),
+        ("last-4-transitions", [2, 3], 2, 0),
+        ("middle-8-transitions", [0, 1, 2], 3, 1),
+        ("middle-1-transitions", [1], 1, 1),
+        ("spread-7-transitions", [0, 2], 0, 2),
+        ("spread-14-transitions", [0, 1, 2, 3], 0, 0),
+    ],
+)
+def test_where_a_number_of_transitions_cuts(name, episodes, head, tail):
+    selected = Slice.parse(name).select(np.array([5, 3, 4, 2]), np.zeros(4))
+    np.testing.assert_array_equal(selected.episodes, episodes)
+    assert (selected.head, selected.tail) == (head, tail)
 
 
 def test_equal_returns_do_not_change_the_number_of_episodes():
-    np.testing.assert_array_equal(Slice.parse("return-0.5-1.0").episodes(np.zeros(6)), [3, 4, 5])
+    selected = Slice.parse("return-0.5-1.0").select(ONES[:6], np.zeros(6))
+    np.testing.assert_array_equal(selected.episodes, [3, 4, 5])
 
 
 @pytest.mark.parametrize(
@@ -86,13 +113,19 @@ def test_equal_returns_do_not_change_the_number_of_episodes():
             3,
             "slice last-4: the task has 3 episodes; ask for last-3 or fewer, or for 'end'",
         ),
+        ("spread-4", 3, "slice spread-4: the task has 3 episodes; ask for spread-3 or fewer"),
+        (
+            "last-4-transitions",
+            3,
+            "the task has 3 transitions; ask for last-3-transitions or fewer",
+        ),
         ("start", 2, "slice start: empty for a task of 2 episodes"),
         ("return-0.3-0.4", 2, "slice return-0.3-0.4: empty for a task of 2 episodes"),
     ],
 )
 def test_lifetimes_too_short_for_a_slice(name, held, message):
     with pytest.raises(InputError, match=message):
-        Slice.parse(name).episodes(np.zeros(held))
+        Slice.parse(name).select(ONES[:held], np.zeros(held))
 
 
 # --- Views of a dataset ---
@@ -120,6 +153,20 @@ def test_neighbouring_episodes_are_read_in_place(dataset):
     np.testing.assert_array_equal(part.reward, whole.reward[7:19])
     np.testing.assert_array_equal(part.obs, whole.obs[9:24])
     assert np.shares_memory(part.obs, part.columns["obs"])
+
+
+def test_a_cut_episode_ends_where_it_is_cut(dataset):
+    # Episodes of task 0 have 5, 3, 5, 1, ... transitions.
+    whole = dataset.task(0)
+    part = dataset.view(Slice.parse("first-10-transitions")).task(0)
+    np.testing.assert_array_equal(part.lengths, [5, 3, 2])
+    np.testing.assert_array_equal(part.obs, whole.obs[:13])
+    np.testing.assert_array_equal(np.flatnonzero(part.terminated | part.truncated), [4, 7, 9])
+    assert part.truncated[9]
+    assert not whole.truncated[9]
+    np.testing.assert_allclose(part.returns[2], whole.reward[8:10].sum(), rtol=1e-6)
+    np.testing.assert_array_equal(part.only(np.array([0, 1])).lengths, [5, 3])
+    np.testing.assert_array_equal(part.only(np.array([2])).obs, whole.obs[10:13])
 
 
 def test_the_hash_names_data_and_selection(dataset):

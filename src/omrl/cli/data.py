@@ -19,7 +19,7 @@ from omrl.cli.data_relabel import RelabelOptions, run_relabel
 from omrl.cli.options import as_options, parse
 from omrl.data import manifest as manifests
 from omrl.data import validate as validation
-from omrl.data.slice import Slice
+from omrl.data.mixture import open_view
 from omrl.data.store import check_mdp, open_dataset, write_slice
 from omrl.envs import registry
 from omrl.errors import InputError, nearest
@@ -48,7 +48,10 @@ class SliceOptions:
     out: Positional[Path]
     """Folder of the new dataset."""
     slice: str = "all"
-    """all, start, middle, end, first-N, middle-N, last-N, every-K or return-LOW-HIGH."""
+    """all, start, middle, end, every-K, return-LOW-HIGH, first-N, middle-N, last-N or spread-N
+    episodes, or as in first-N-transitions; or a mixture of two, 0.3:all+0.7:end."""
+    mix: Path | None = None
+    """Dataset that the second slice of the mixture is of, if not of the same."""
     every: Count = 1
     """Of the slice, keep episodes 0, K, 2K, ...: evenly over each lifetime."""
     dtype: Literal["float32", "float16"] | None = None
@@ -75,15 +78,15 @@ def validate(options: ValidateOptions) -> None:
 
 def slice_dataset(options: SliceOptions) -> None:
     """Write the slice and print what it holds."""
-    selection = Slice.parse(options.slice)
-    source = open_dataset(options.source).view(selection)
+    mixed_in = None if options.mix is None else open_dataset(options.mix)
+    source = open_view(options.slice, open_dataset(options.source), mixed_in)
     # In one spelling, since it is part of the dataset's hash; the source is on record by its own.
-    values = {"slice": str(selection), "every": options.every, "dtype": options.dtype}
+    values = {"slice": str(source.selection), "every": options.every, "dtype": options.dtype}
     chosen = as_options(values, {"slice": "all", "every": 1, "dtype": None})
     result = write_slice(
         source,
         options.out,
-        registry.make(source.env_id),
+        registry.make(source.spec.id),
         every=options.every,
         dtype=options.dtype,
         command=shlex.join(["omrl", "data", "slice", *chosen]),

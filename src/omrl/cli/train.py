@@ -44,6 +44,10 @@ class TrainOptions:
     out: Path
     """Folder of the new run."""
     config: Annotated[RunConfig, tyro.conf.arg(name="")]
+    mix: Path | None = None
+    """Dataset to mix in: the second term of a --slice such as 0.3:all+0.7:all is of this one."""
+    encoder_data: Path | None = None
+    """Dataset of the encoder buffer (--encoder-slice), if that is another one."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
     placement: Literal["auto", "device", "host"] = "auto"
     """Where the data is while it trains; it changes no number. auto takes the device if the data
@@ -64,6 +68,10 @@ class ResumeOptions:
     """Folder of the run."""
     data: Path | None = None
     """Where its dataset is now, if it was moved."""
+    mix: Path | None = None
+    """The same of the dataset that is mixed in."""
+    encoder_data: Path | None = None
+    """The same of the dataset of the encoder buffer."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
     placement: Literal["auto", "device", "host"] = "auto"
     wandb: bool = False
@@ -106,6 +114,8 @@ def _start(options: TrainOptions, command: str) -> None:
         options.config,
         options.data,
         options.out,
+        mix=options.mix or "",
+        encoder_data=options.encoder_data or "",
         **_how(options, command),
     )
     _show(run.path, options.json)
@@ -117,6 +127,8 @@ def _resume(options: ResumeOptions, command: str) -> None:
     run = metatrain.go_on(
         options.resume,
         data=options.data,
+        mix=options.mix,
+        encoder_data=options.encoder_data,
         **_how(options, command),
     )
     _show(run.path, options.json)

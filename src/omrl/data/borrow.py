@@ -70,7 +70,12 @@ def takers(dataset: Dataset, borrowing: Borrowing) -> tuple[int, ...]:
 
 
 def own_episodes(task: TaskData) -> Plan:
-    """The selected episodes of a task."""
+    """The selected episodes of a task. `InputError` where a slice cuts one of them."""
+    if task.selected.head or task.selected.tail:
+        raise InputError(
+            f"{task.path}: its slice cuts an episode of task {task.record.index}, and only whole "
+            "ones are relabelled; write it with omrl data slice first, or take a number of episodes"
+        )
     return np.stack([np.full(task.num_episodes, task.record.index), task.episodes], axis=1)
 
 

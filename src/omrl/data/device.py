@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,13 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Float64, Int32, Int64
 
-from omrl.data.dataset import Dataset, TaskData
-from omrl.data.manifest import TaskRecord
-from omrl.data.slice import ALL, Slice
-from omrl.data.validate import check_hash
-
-_COLUMNS = ("obs", "action", "reward", "terminated", "episode_start")
-"""The columns of a dataset that training reads."""
+from omrl.data.dataset import TaskView
+from omrl.data.mixture import DataView
 
 
 class DeviceData(NamedTuple):
@@ -85,14 +79,9 @@ def terminal_index(episode_start: Int64[np.ndarray, " boundaries"]) -> Int64[np.
 # --- Loading ---
 
 
-def byte_budget(
-    dataset: Dataset,
-    task_indices: Sequence[int],
-    slice: Slice = ALL,
-) -> dict[str, int]:
+def byte_budget(view: DataView, task_indices: Sequence[int]) -> dict[str, int]:
     """Bytes on the device of every field of `load`, and their `total`; allocates nothing."""
-    view = dataset.view(slice)
-    shapes = _shapes(dataset, (view.task(index) for index in task_indices))
+    shapes = _shapes(view, (view.task(index) for index in task_indices))
     sizes = {name: int(np.prod(shape)) * dtype.itemsize for name, (shape, dtype) in shapes.items()}
     return sizes | {"total": sum(sizes.values())}
 
@@ -110,24 +99,17 @@ def free_memory(device: Any) -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def load(
-    dataset: Dataset,
-    task_indices: Sequence[int],
-    *,
-    discount: float,
-    slice: Slice = ALL,
-) -> DeviceData:
+def load(view: DataView, task_indices: Sequence[int], *, discount: float) -> DeviceData:
     """The selected episodes of the tasks on the default device; floats but `obs` as float32.
 
     Goes task by task, so that the host holds one padded task beside the result. Every file that is
     read is compared with its sha256: `InputError` names the one that differs.
     """
-    view = dataset.view(slice)
-    shapes = _shapes(dataset, (view.task(index) for index in task_indices))
+    shapes = _shapes(view, (view.task(index) for index in task_indices))
     fields = {name: jnp.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()}
     for position, index in enumerate(task_indices):
         task = view.task(index)
-        check_hashes(dataset.path, task.record)
+        task.check_hashes()
         for name, column in _fields(task, discount).items():
             shape, dtype = shapes[name]
             padded = np.zeros(shape[1:], dtype)
@@ -137,19 +119,13 @@ def load(
     return DeviceData(**fields)
 
 
-def check_hashes(folder: Path, record: TaskRecord) -> None:
-    """`InputError` where a column that training reads is not the one that was recorded."""
-    for name in _COLUMNS:
-        check_hash(folder, record, name)
-
-
 def _shapes(
-    dataset: Dataset, tasks: Iterable[TaskData]
+    view: DataView, tasks: Iterable[TaskView]
 ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     sizes = [(task.num_rows, task.num_episodes) for task in tasks]
     rows = max(rows for rows, _ in sizes)
     obs_rows = max(rows + episodes for rows, episodes in sizes)
-    spec, floats, indices = dataset.spec, np.dtype(np.float32), np.dtype(np.int32)
+    spec, floats, indices = view.spec, np.dtype(np.float32), np.dtype(np.int32)
     by_row = {
         "reward": floats,
         "terminated": np.dtype(bool),
@@ -159,14 +135,14 @@ def _shapes(
         "terminal_index": indices,
     }
     return {
-        "obs": ((len(sizes), obs_rows, spec.obs_dim), np.dtype(dataset.manifest.dtype)),
+        "obs": ((len(sizes), obs_rows, spec.obs_dim), view.dtype),
         "action": ((len(sizes), rows, spec.act_dim), floats),
         **{name: ((len(sizes), rows), dtype) for name, dtype in by_row.items()},
         "num_rows": ((len(sizes),), indices),
     }
 
 
-def _fields(task: TaskData, discount: float) -> dict[str, np.ndarray]:
+def _fields(task: TaskView, discount: float) -> dict[str, np.ndarray]:
     starts, reward = task.episode_start, task.reward
     return {
         "obs": task.obs,

@@ -14,17 +14,18 @@ import io
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int, Int32, Int64
+from jaxtyping import Bool, Float32, Int, Int32, Int64
 
-from omrl.data.dataset import Dataset, TaskData
-from omrl.data.device import check_hashes, mc_return
+from omrl.data.dataset import TaskData
+from omrl.data.device import mc_return
 from omrl.data.manifest import CACHE
+from omrl.data.mixture import DataView, MixedTask
 from omrl.data.validate import episode_blocks, read_header
 from omrl.errors import InputError
 from omrl.files import atomic_write
@@ -41,7 +42,7 @@ THREADS = 8
 class HostData:
     """Whole lifetimes of many tasks, in the order in which `open_host` was given the tasks."""
 
-    tasks: tuple[HostTask, ...]
+    tasks: tuple[HostTask | MixedHostTask, ...]
 
     @cached_property
     def num_rows(self) -> Int32[np.ndarray, " task"]:
@@ -61,13 +62,7 @@ class HostData:
             parts = list(
                 threads.map(lambda task, mask: self.tasks[task].gather(rows[mask]), distinct, masks)
             )
-        fields: list[Any] = []
-        for columns in zip(*parts, strict=True):
-            whole = np.empty((*rows.shape, *columns[0].shape[2:]), columns[0].dtype)
-            for mask, column in zip(masks, columns, strict=True):
-                whole[mask] = column
-            fields.append(whole)
-        return Batch(*fields)
+        return _scattered(masks, parts, rows.shape)
 
 
 @dataclass(frozen=True)
@@ -111,6 +106,8 @@ class HostTask:
     discount: float
     mc_return: Float32[np.ndarray, " rows"]
     """Of the whole lifetime."""
+    cut_return: Float32[np.ndarray, " cut"]
+    """Monte-Carlo returns of the last episode if its end is cut off, else empty."""
     starts: Int64[np.ndarray, " boundaries"]
     """First of the selected rows in every selected episode, and how many there are."""
     origins: Int64[np.ndarray, " episodes"]
@@ -134,7 +131,7 @@ class HostTask:
             "reward": self._column("reward", row),
             "next_obs": self._column("obs", obs_row + 1),
             "terminated": np.take(self.data.columns["terminated"], row),
-            "mc_return": np.take(self.mc_return, row),
+            "mc_return": self._mc_return(rows, row),
             "terminal_obs": self._column("obs", obs_row + left),
             "terminal_discount": (self.discount**left).astype(np.float32),
         }
@@ -143,9 +140,57 @@ class HostTask:
     def _column(self, name: str, rows: np.ndarray) -> np.ndarray:
         return np.take(self.data.columns[name], rows, axis=0).astype(np.float32, copy=False)
 
+    def _mc_return(self, selected: np.ndarray, lifetime: np.ndarray) -> np.ndarray:
+        """Of rows that are counted in both ways."""
+        result = np.take(self.mc_return, lifetime)
+        position = selected - (self.starts[-1] - len(self.cut_return))
+        result[position >= 0] = self.cut_return[position[position >= 0]]
+        return result
+
+
+@dataclass(frozen=True)
+class MixedHostTask:
+    """Episodes of several parts in the order of a mixture."""
+
+    parts: tuple[HostTask, ...]
+    starts: Int64[np.ndarray, " boundaries"]
+    """First row of every episode, and how many rows there are."""
+    part: Int64[np.ndarray, " episodes"]
+    """Which one has the episode."""
+    origins: Int64[np.ndarray, " episodes"]
+    """First row of the episode there."""
+
+    @classmethod
+    def of(cls, task: MixedTask, parts: tuple[HostTask, ...]) -> MixedHostTask:
+        numbers = np.repeat(np.arange(len(parts)), [len(part.origins) for part in parts])
+        origins = np.concatenate([part.starts[:-1] for part in parts])
+        return cls(parts, task.episode_start, numbers[task.order], origins[task.order])
+
+    def gather(self, rows: Int[np.ndarray, "*b"]) -> Batch:
+        """The transitions of `rows`. Fields are arrays of numpy."""
+        episode = np.searchsorted(self.starts, rows, side="right") - 1
+        there = self.origins[episode] + rows - self.starts[episode]
+        masks = [self.part[episode] == number for number in range(len(self.parts))]
+        parts = [part.gather(there[mask]) for part, mask in zip(self.parts, masks, strict=True)]
+        return _scattered(masks, parts, rows.shape)
+
+
+def _scattered(
+    masks: Sequence[Bool[np.ndarray, "*lead"]], parts: Sequence[Batch], shape: tuple[int, ...]
+) -> Batch:
+    """The batch of `shape` that has each of `parts` where its mask is."""
+    fields: list[Any] = []
+    for columns in zip(*parts, strict=True):
+        features = columns[0].shape[1 + len(shape) - masks[0].ndim :]
+        whole = np.empty((*shape, *features), columns[0].dtype)
+        for mask, column in zip(masks, columns, strict=True):
+            whole[mask] = column
+        fields.append(whole)
+    return Batch(*fields)
+
 
 def open_host(
-    dataset: Dataset, task_indices: Sequence[int], *, discount: float, cache: bool = True
+    view: DataView, task_indices: Sequence[int], *, discount: float, cache: bool = True
 ) -> HostData:
     """The selected episodes of the tasks, all floats as float32 once gathered.
 
@@ -153,33 +198,41 @@ def open_host(
     differs. `cache`: keep the Monte-Carlo returns in the dataset's folder, unless that cannot be
     written, and not in memory.
     """
-    return HostData(tuple(_open_task(dataset, i, discount, cache) for i in task_indices))
+    tasks = []
+    for index in task_indices:
+        task = view.task(index)
+        task.check_hashes()
+        if isinstance(task, MixedTask):
+            parts = tuple(_open_task(part, discount, cache) for part in task.parts)
+            tasks.append(MixedHostTask.of(task, parts))
+        else:
+            tasks.append(_open_task(task, discount, cache))
+    return HostData(tuple(tasks))
 
 
-def _open_task(dataset: Dataset, index: int, discount: float, cache: bool) -> HostTask:
-    check_hashes(dataset.path, dataset.manifest.record(index))
-    task = dataset.task(index)
+def _open_task(task: TaskData, discount: float, cache: bool) -> HostTask:
     columns = {name: np.asarray(column) for name, column in task.columns.items()}
-    returns = _mc_return(dataset.path, task, discount, cache)
+    returns = _mc_return(task, discount, cache)
     read = [*(task.columns[name] for name in ("obs", "action", "reward", "terminated")), returns]
+    last = task.only(np.array([task.num_episodes - 1]))
+    cut = mc_return(last.reward, last.episode_start, discount) if last.selected.tail else []
     return HostTask(
         files=tuple(MappedFile.of(column) for column in read if isinstance(column, np.memmap)),
-        data=TaskData(task.record, columns, task.episodes),
+        data=replace(task, columns=columns),
         discount=discount,
         mc_return=np.asarray(returns),
+        cut_return=np.asarray(cut, np.float32),
         starts=task.episode_start,
-        origins=columns["episode_start"][task.episodes],
+        origins=task.rows("action")[0],
     )
 
 
-def _mc_return(
-    folder: Path, task: TaskData, discount: float, cache: bool
-) -> Float32[np.ndarray, " rows"]:
+def _mc_return(task: TaskData, discount: float, cache: bool) -> Float32[np.ndarray, " rows"]:
     """Of the whole lifetime: from the cache, which is filled first if it can be, or in memory."""
     if cache:
         columns = task.record.columns
         of = "-".join(columns[name].sha256[:12] for name in ("reward", "episode_start"))
-        path = folder / CACHE / f"{task.record.folder}-mc-return-{discount!r}-{of}.npy"
+        path = task.path / CACHE / f"{task.record.folder}-mc-return-{discount!r}-{of}.npy"
         with contextlib.suppress(OSError):
             if not _holds(path, task.record.transitions):
                 _write_cache(path, task, discount)

@@ -32,6 +32,7 @@ from omrl import config
 from omrl.data import validate
 from omrl.data.borrow import Borrowing, Plan, borrow, own_episodes, takers
 from omrl.data.dataset import Dataset, TaskData
+from omrl.data.slice import Selection
 from omrl.data.store import Writer, create, task_bytes, with_tasks_of
 from omrl.data.validate import BLOCK_ROWS
 from omrl.envs.base import EnvSpec, TaskEnv
@@ -68,7 +69,7 @@ def under_task(
     is written by `relabel`. Raises `InputError` as `rewards` does.
     """
     task = dataset.task(index)
-    whole = dataclasses.replace(task, episodes=np.arange(task.record.episodes))
+    whole = dataclasses.replace(task, selected=Selection(np.arange(task.record.episodes)))
     values, chosen = _under(dataset, env, whole, parameters)
     reward = values.astype(task.reward.dtype)
     returns = validate.episode_returns(reward, whole.episode_start)

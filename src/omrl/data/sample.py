@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from omrl.ranges import Count, Fraction, Range, check_ranges
 from omrl.types import Batch, Key
 
 AnyInt = int | Int[Array, ""]
+BufferName = Literal["main", "encoder"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class BatchSpec:
     """Density over the slice is proportional to position^recency: 0 uniform, 1 linear (iid)."""
     disjoint_from: str = ""
     """Name of an earlier contiguous batch of the same update whose span of rows is left out."""
+    buffer: BufferName = "main"
+    """Which of the two that a run may have (see `omrl.data.buffers`); with one, both are that."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -89,14 +92,20 @@ def sample_rows(
     return jnp.where(row < gap, row, row + (gap_stop - gap))
 
 
-def sample_all_rows(specs: tuple[BatchSpec, ...], num_rows: AnyInt, key: Key) -> dict[str, Array]:
-    """Rows [size] of one batch per spec, by name, all of one task of `num_rows` transitions."""
+def sample_all_rows(
+    specs: tuple[BatchSpec, ...], num_rows: AnyInt | dict[str, Any], key: Key
+) -> dict[str, Array]:
+    """Rows [size] of one batch per spec, by name, all of one task.
+
+    It has `num_rows` transitions, or that many for the batch of each name.
+    """
     check_specs(specs)
     rows: dict[str, Array] = {}
     for number, spec in enumerate(specs):
+        count = num_rows[spec.name] if isinstance(num_rows, dict) else num_rows
         chunk = rows.get(spec.disjoint_from)
         excluded = None if chunk is None else (chunk[0], chunk[-1])
-        rows[spec.name] = sample_rows(spec, num_rows, jax.random.fold_in(key, number), excluded)
+        rows[spec.name] = sample_rows(spec, count, jax.random.fold_in(key, number), excluded)
     return rows
 
 
@@ -132,18 +141,19 @@ def sample_batches(
 
 def check_specs(specs: Sequence[BatchSpec]) -> None:
     """`InputError` where names occur twice or `disjoint_from` is no earlier contiguous batch."""
-    contiguous: list[str] = []
+    contiguous: dict[str, list[str]] = {"main": [], "encoder": []}
     names = [spec.name for spec in specs]
     for spec in specs:
         if names.count(spec.name) > 1:
             raise InputError(f"batch {spec.name!r}: the name occurs twice; rename one")
-        if spec.disjoint_from and spec.disjoint_from not in contiguous:
+        earlier = contiguous[spec.buffer]
+        if spec.disjoint_from and spec.disjoint_from not in earlier:
             raise InputError(
-                f"batch {spec.name!r}: disjoint_from must name an earlier contiguous batch, not "
-                f"{spec.disjoint_from!r}; there are {contiguous}"
+                f"batch {spec.name!r}: disjoint_from must name an earlier contiguous batch of its "
+                f"buffer, not {spec.disjoint_from!r}; there are {earlier}"
             )
         if spec.mode == "contiguous":
-            contiguous.append(spec.name)
+            earlier.append(spec.name)
 
 
 def check_sizes(

@@ -31,6 +31,7 @@ from omrl.data import validate
 from omrl.data.dataset import Dataset, TaskData
 from omrl.data.growing import GrowingTask
 from omrl.data.manifest import Manifest, TaskRecord
+from omrl.data.mixture import DataView, MixedData
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
 from omrl.files import check_room, named
@@ -351,7 +352,7 @@ def task_bytes(spec: EnvSpec, num_rows: int, num_episodes: int, dtype: str = "fl
 
 
 def write_slice(
-    dataset: Dataset,
+    view: DataView,
     path: str | Path,
     env: TaskEnv,
     *,
@@ -360,34 +361,37 @@ def write_slice(
     command: str,
     overwrite: bool = False,
 ) -> Dataset:
-    """Write the selected episodes of `dataset`, thinned to every `every`-th, as a dataset.
+    """Write the episodes of `view`, thinned to every `every`-th, as a dataset.
 
-    `dtype` float16 makes a compact copy; without one the columns keep theirs.
+    `dtype` float16 makes a compact copy; without one the columns keep theirs, of a mixture
+    the narrower.
     """
-    dtype = dtype or dataset.manifest.dtype
+    parts = view.parts if isinstance(view, MixedData) else (view,)
+    dataset = parts[0]
+    # Rounded rewards would not be those of the environment in a wider dtype.
+    dtype = dtype or max((part.manifest.dtype for part in parts), key=manifests.FLOATS.index)
     if every < 1:
         raise InputError(f"every {every}: must be at least 1; 10 keeps episodes 0, 10, 20, ...")
     check_mdp(dataset.path, dataset.manifest, env)
     env = with_tasks_of(dataset, env)
-    tasks = [dataset.task(index) for index in dataset.task_indices]
-    tasks = [dataclasses.replace(task, episodes=task.episodes[::every]) for task in tasks]
-    sizes = [task_bytes(env.spec, task.num_rows, task.num_episodes, dtype) for task in tasks]
-    selection = f"{dataset.selection}, every {every}"
+    tasks = {index: view.task(index) for index in dataset.task_indices}
+    tasks = {i: task.only(np.arange(0, task.num_episodes, every)) for i, task in tasks.items()}
+    sizes = [
+        task_bytes(env.spec, task.num_rows, task.num_episodes, dtype) for task in tasks.values()
+    ]
     writer = create(
         path,
         env,
         command=command,
         overwrite=overwrite,
         dtype=dtype,
-        source={"hash": dataset.manifest.hash, "slice": selection},
+        source=view.source | {"slice": f"{view.selection}, every {every}"},
     )
     check_room(writer.partial, sum(sizes))
-    for task in tasks:
-        index = task.record.index
+    for index, task in tasks.items():
         if not writer.is_complete(index):
-            for name in task.columns:  # Or the hashes of the copy would vouch for damage.
-                validate.check_hash(dataset.path, task.record, name)
-            columns = {name: task.column(name) for name in task.columns if name != "episode_start"}
+            task.check_hashes(task.names)  # Or the hashes of the copy would vouch for damage.
+            columns = {name: task.column(name) for name in task.names if name != "episode_start"}
             columns["episode_start"] = task.episode_start
-            writer.write_task(index, behaviour=task.record.behaviour, **columns)
+            writer.write_task(index, behaviour=task.behaviour, **columns)
     return writer.finish()

@@ -196,7 +196,7 @@ def _write_buffer(task: TaskData, path: Path) -> None:
 
 def _trajectory(task: TaskData, number: int) -> Columns:
     """The rows of an episode, counted within the selection."""
-    one = TaskData(task.record, task.columns, task.episodes[[number]])
+    one = task.only(np.array([number]))
     columns = trajectory_rows(one.obs, one.action, one.reward, one.terminated, DISCOUNT)
     columns["truncated"] = one.truncated[::-1, None]
     if "terms" in task.columns:

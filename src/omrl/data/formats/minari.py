@@ -174,7 +174,7 @@ def write(dataset: Dataset, root: Path, storage: str) -> list[str]:
 
 def _episodes(task: TaskData) -> Iterator[Columns]:
     for number in range(task.num_episodes):
-        one = TaskData(task.record, task.columns, task.episodes[[number]])
+        one = task.only(np.array([number]))
         columns = {name: one.column(name) for name in task.columns if name != "episode_start"}
         if "terms" in columns:
             reset = np.full((1, columns["terms"].shape[1]), np.nan, columns["terms"].dtype)

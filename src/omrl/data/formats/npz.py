@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from omrl.data.dataset import Dataset, TaskData
+from omrl.data.dataset import Dataset
 from omrl.data.formats.layout import Columns, batches, episode, episode_bytes
 from omrl.data.formats.npy import read_npz
 from omrl.data.formats.source import ForeignTask, Request, listed, numbered
@@ -62,6 +62,6 @@ def write(dataset: Dataset, folder: Path) -> None:
         task = dataset.task(index)
         (folder / task_folder(index)).mkdir()
         for number in range(task.num_episodes):
-            one = TaskData(task.record, task.columns, task.episodes[[number]])
+            one = task.only(np.array([number]))
             columns: dict[str, Any] = {n: one.column(n) for n in _ARRAYS if n in task.columns}
             np.savez(folder / task_folder(index) / f"episode-{number:06d}.npz", **columns)
