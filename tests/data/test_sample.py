@@ -297,7 +297,8 @@ def test_specs_that_contradict_each_other():
     check_specs(SPECS)
     with pytest.raises(InputError, match="batch 'chunk': the name occurs twice"):
         check_specs((SPECS[0], SPECS[0]))
-    for earlier in ((), (BatchSpec("chunk", 4),)):
+    elsewhere = BatchSpec("chunk", 4, "contiguous", buffer="encoder")
+    for earlier in ((), (BatchSpec("chunk", 4),), (elsewhere,)):
         with pytest.raises(InputError, match="batch 'other': disjoint_from must name an earlier"):
             sample_batches(row_number_data(9), (*earlier, SPECS[1]), 0, jax.random.PRNGKey(0))
 
