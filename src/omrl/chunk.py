@@ -303,15 +303,13 @@ def _stream(
     draw, run = _block_programs(stage, layout)
     first = np.asarray(hosts.gather(states.step))
     ids = np.asarray(task_ids, np.int32)
-    buffers, counts = (of(data, stage.batches) for of in (buffers_of, num_rows))
+    of, counts = buffers_of(data, stage.batches), num_rows(data, stage.batches)
 
     def prepare(done: int) -> Any:
         # On the device it would wait for the block that runs there.
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
             drawn = jax.tree.map(np.asarray, draw(counts, seeds, first + done))
-        batches = {
-            name: buffers[name].gather(drawn.tasks, rows) for name, rows in drawn.rows.items()
-        }
+        batches = {name: of[name].gather(drawn.tasks, rows) for name, rows in drawn.rows.items()}
         return place((drawn.tasks, ids[drawn.tasks], batches, drawn.key), layout.by_seed)
 
     chunk: list[Metrics] = []
