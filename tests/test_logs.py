@@ -65,6 +65,24 @@ def test_rows_do_not_depend_on_the_chunks(tmp_path):
     assert read_log(tmp_path / "whole") == read_log(tmp_path / "cut")
 
 
+def test_shown_are_the_means_of_the_last_row_of_the_stage(tmp_path):
+    def shown(log, first, last, stage, stage_end):
+        timing = {"seconds": 1.5, "steps_per_s": 20.0}
+        means = log.add(
+            metrics(first, last), stage=stage, first=first, last_of_stage=stage_end, **timing
+        )
+        return means["loss"][0]
+
+    with RunLog(tmp_path, every=10) as log:
+        chunks = [(0, 5), (5, 9), (9, 14), (14, 19), (19, 35), (35, 38)]
+        by_chunk = [shown(log, *cut, "meta", 38) for cut in chunks]
+        of_next_stage = shown(log, 38, 39, "next", 50)
+    rows = [row["metrics"]["loss"][0] for row in read_log(tmp_path)]
+    # Before there is a row, the means of updates 1 … 5 and 1 … 9: 0.1 * 3 and 0.1 * 5.
+    assert by_chunk == pytest.approx([0.3, 0.5, rows[0], rows[0], rows[2], rows[3]])
+    assert of_next_stage == pytest.approx(3.9)
+
+
 def test_resume_loses_no_row_and_repeats_none(tmp_path):
     with RunLog(tmp_path, every=10) as log:
         write(log, 0, 13)

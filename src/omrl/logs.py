@@ -50,9 +50,13 @@ class Averages:
             num_updates = values.shape[1]
         self._count += num_updates
 
+    def means(self) -> dict[str, list[float]]:
+        """The means per seed; empty without updates."""
+        return {name: (row / self._count).tolist() for name, row in self._sums.items()}
+
     def take(self) -> dict[str, list[float]]:
         """The means per seed; empties the interval."""
-        means = {name: (row / self._count).tolist() for name, row in self._sums.items()}
+        means = self.means()
         self._sums, self._count = {}, 0
         return means
 
@@ -85,6 +89,8 @@ class RunLog:
         """
         self._every = every
         self._averages = averages or Averages()
+        self._stage = ""
+        self._last: dict[str, list[float]] = {}
         self._write = write
         self._writers: list[Writer] = []
         self._closers: list[Callable[[], Any]] = []
@@ -109,8 +115,15 @@ class RunLog:
         last_of_stage: int,
         seconds: float,
         steps_per_s: float,
-    ) -> None:
-        """Takes in the updates `first + 1, first + 2, …`; writes a row where an interval ends."""
+    ) -> dict[str, list[float]]:
+        """Takes in the updates `first + 1, first + 2, …`; writes a row where an interval ends.
+
+        Returns:
+            What a person may be shown: the metrics of the stage's last row, per seed. Before there
+            is one, or after a resume, the means of the updates so far.
+        """
+        if stage != self._stage:
+            self._stage, self._last = stage, {}
         num_updates = next(iter(metrics.values())).shape[1]
         start = 0
         while start < num_updates:
@@ -120,12 +133,13 @@ class RunLog:
             stop = min(num_updates, interval_end - first)
             self._averages.add({n: values[:, start:stop] for n, values in metrics.items()})
             if first + stop == interval_end:
-                means = self._averages.take()
+                self._last = means = self._averages.take()
                 timing = {"seconds": seconds, "steps_per_s": steps_per_s}
                 self._row({"step": interval_end, "stage": stage, **timing, "metrics": means})
                 scalars = {f"train/{name}": float(np.mean(row)) for name, row in means.items()}
                 self._scalars(interval_end, scalars | {"speed/steps_per_s": steps_per_s})
             start = stop
+        return self._last or self._averages.means()
 
     def evaluation(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
         """Writes the result of an evaluation after `step` updates."""

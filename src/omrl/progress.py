@@ -29,7 +29,7 @@ class TrainProgress:
             self._bar.start()
 
     def update(self, stage: str, step: int, steps_per_s: float, loss: float) -> None:
-        """After a chunk: `loss` is its mean over updates, tasks and seeds."""
+        """After a chunk: `loss` is what the last row of the log says, as a mean over seeds."""
         remaining = (self._total - step) / steps_per_s if steps_per_s else 0.0
         text = (
             f"{stage} {step}/{self._total}  {steps_per_s:.1f} steps/s  "

@@ -288,7 +288,7 @@ class _Trainer:
         self.states, at.step = states, first + length
         del metrics["task"]
         speed = length / seconds
-        self.log.add(
+        means = self.log.add(
             metrics,
             stage=stage.name,
             first=first,
@@ -296,9 +296,9 @@ class _Trainer:
             seconds=self._seconds(),
             steps_per_s=speed,
         )
-        losses = [name for name in ("policy_loss", *metrics) if name in metrics and "loss" in name]
-        loss = (losses or list(metrics))[0]
-        self.progress.update(stage.name, at.step, speed, float(np.mean(metrics[loss])))
+        losses = [name for name in ("policy_loss", *means) if name in means and "loss" in name]
+        loss = (losses or list(means))[0]
+        self.progress.update(stage.name, at.step, speed, float(np.mean(means[loss])))
 
     def _train_chunk(self, stage: Stage, length: int) -> tuple[Any, Any, Any]:
         seeds = self.config.seed_numbers
