@@ -34,10 +34,25 @@ def test_every_family_is_measured(capsys, monkeypatch):
     assert "outside MuJoCo" in capsys.readouterr().out
 
 
+def test_families_go_by_either_name_and_once(capsys, monkeypatch):
+    measured = []
+    monkeypatch.setattr(
+        bench_envs, "bench_envs", lambda names, *_, **__: measured.extend(names) or []
+    )
+    ids = [env_id for env_id, *_ in bench_envs.MATCHING.values()]
+    names = ["hopper", *(env_id.split("/")[0] for env_id in ids)]
+    assert main(["bench", "envs", "--families", *names, "--json"]) == 0
+    assert measured == ["hopper", "cheetah", "ant", "walker", "humanoid"]
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["--families", "chetah"], "did you mean cheetah"),
+        (
+            ["--families", "chetah"],
+            "no 'chetah'; there are cheetah, ant, walker, hopper, humanoid, ",
+        ),
+        (["--families", "cheetah", "point-robot"], "no 'point-robot'; there are "),
         (["--sizes", "0"], "sizes[0]: 0 is not"),
         (["--seconds", "0"], "seconds: 0.0 is not"),
     ],

@@ -36,7 +36,7 @@ class EnvsOptions:
     """Measure the speed of environments, beside Gymnasium's and MuJoCo's own."""
 
     families: tuple[str, ...] = ()
-    """All without any."""
+    """By their names here (cheetah) or in ids of environments (cheetah-vel); all without any."""
     sizes: tuple[Size, ...] = (64, 256, 1024)
     """Environments in a batch."""
     seconds: Seconds = 0.5
@@ -105,12 +105,15 @@ def envs(options: EnvsOptions) -> None:
     """Print environment steps per second."""
     from omrl.bench_envs import MATCHING, bench_envs
 
-    unknown = sorted(set(options.families) - set(MATCHING))
-    if unknown:
-        raise InputError(f"unknown family {unknown[0]!r}; {nearest(unknown[0], MATCHING)}")
+    by_name = {name: name for name in MATCHING}
+    by_name |= {env_id.split("/")[0]: name for name, (env_id, *_) in MATCHING.items()}
+    for name in options.families:
+        if name not in by_name:
+            raise InputError(f"families: no {name!r}; there are {', '.join(by_name)}")
     if not options.sizes:
         raise InputError("sizes: none; give at least one")
-    rows = bench_envs(options.families or tuple(MATCHING), options.sizes, seconds=options.seconds)
+    families = tuple(dict.fromkeys(by_name[name] for name in options.families or MATCHING))
+    rows = bench_envs(families, options.sizes, seconds=options.seconds)
     if options.json:
         ratios = ("over_sync", "over_bare", "outside_mujoco")
         print_json(
