@@ -22,6 +22,7 @@ from omrl.cli import train as train_command
 from omrl.config import to_json
 from omrl.data.collect import presets as collections
 from omrl.envs import registry
+from omrl.envs.papers import USES
 from omrl.errors import InputError
 from omrl.presets import PRESETS
 from omrl.protocol import AdaptConfig, EvalConfig
@@ -111,11 +112,24 @@ def test_presets(capsys):
 def test_envs(capsys):
     printed = json.loads(run(capsys, "envs", "--json"))
     assert [row["id"] for row in printed] == list(registry.ids())
-    one = json.loads(run(capsys, "envs", "cheetah-vel/macaw-v1"))
+    one = json.loads(run(capsys, "envs", "cheetah-vel/macaw-v1", "--json"))
     assert one["hash"] == printed[0]["hash"] == tiny_cheetah.ENV.spec.hash
     assert one["splits"]["test"] == [2, 7, 15, 23, 26]
     assert one["tasks"][7] == [pytest.approx(0.6)]
     assert "point-robot/oyster-v1" in run(capsys, "envs")
+
+
+@pytest.mark.parametrize("env_id", registry.ids())
+def test_an_environment_for_a_person(env_id, capsys):
+    text, env = run(capsys, "envs", env_id), registry.make(env_id)
+    lines = text.splitlines()
+    assert lines[0] == env_id
+    assert f"act         {env.spec.act_dim} entries: {env.spec.action}" in lines
+    assert f"hash        {env.spec.hash}" in lines
+    assert all(part in text for part in env.spec.reward.split("; "))
+    tasks = ", ".join(f"{name} {len(split)}" for name, split in env.splits.items())
+    assert f"tasks       {len(env.tasks)} ({tasks})" in lines
+    assert all(paper in text for paper, _ in USES[env_id])
 
 
 # --- Presets as files, and what help says ---

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
 from omrl.cli.options import parse, print_json
 from omrl.errors import InputError
 from omrl.ranges import Count, Natural, Size
+
+if TYPE_CHECKING:
+    from omrl.envs.base import TaskEnv
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,9 @@ def show(options: EnvsOptions) -> None:
 
     if options.id is not None:
         env = registry.make(options.id)
+        if not options.json:
+            print(summary(env))
+            return
         print_json(
             {
                 "spec": json.loads(env.spec.to_json()),
@@ -150,8 +157,41 @@ def show(options: EnvsOptions) -> None:
         print_json(rows)
         return
     for row in rows:
-        splits = ", ".join(f"{name} {count}" for name, count in row["splits"].items())
         print(
             f"{row['id']:<36} obs {row['obs']:>3}  act {row['act']:>2}  "
-            f"horizon {row['horizon']:>3}  tasks {row['tasks']:>3} ({splits})  {row['hash'][:12]}"
+            f"horizon {row['horizon']:>3}  tasks {row['tasks']:>3} ({_counts(row['splits'])})  "
+            f"{row['hash'][:12]}"
         )
+
+
+def summary(env: TaskEnv) -> str:
+    """One environment for a person: a line per property."""
+    from omrl.envs.baselines import MAX_PARAMETERS
+    from omrl.envs.gym_hook import gymnasium_id
+    from omrl.envs.papers import used_by
+
+    spec = env.spec
+    parameters = ", ".join(spec.task_names)
+    if len(spec.task_names) > MAX_PARAMETERS:
+        parameters = f"{len(spec.task_names)} parameters"
+    changed = "the physics" if env.task_changes_physics else "the reward alone"
+    rows = {
+        "gymnasium": gymnasium_id(spec.id),
+        "obs": f"{spec.obs_dim} entries",
+        "act": f"{spec.act_dim} entries: {spec.action}",
+        "horizon": f"{spec.horizon} steps of {spec.dt:g} s",
+        "reward": spec.reward.replace("; ", f"\n{'':<12}"),
+        "reset": spec.reset,
+        "termination": spec.termination,
+        "tasks": f"{len(env.task_table)} ({_counts({n: len(t) for n, t in env.split_table})})",
+        "task": f"{parameters}; changes {changed}",
+        "drawn from": spec.task_distribution,
+        "papers": used_by(spec.id) or "none",
+        "hash": spec.hash,
+    }
+    lines = [f"{name:<12}{text}" for name, text in rows.items()]
+    return "\n".join([spec.id, *lines, f"omrl envs {spec.id} --json has every number"])
+
+
+def _counts(splits: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in splits.items())

@@ -16,7 +16,7 @@ from pathlib import Path
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.envs.baselines import MAX_PARAMETERS, Baselines, read, table
 from omrl.envs.gym_hook import gymnasium_id
-from omrl.envs.papers import PAPERS, USES
+from omrl.envs.papers import used_by
 from omrl.envs.registry import ids, make
 from omrl.envs.task_pictures import task_picture
 from omrl.errors import InputError
@@ -70,14 +70,10 @@ def card(env: TaskEnv, baselines: Baselines, picture: str) -> str:
 
 
 def _summary(spec: EnvSpec) -> str:
-    papers = "; ".join(
-        f"{name}, {PAPERS[name]}" + (f" ({remark})" if remark else "")
-        for name, remark in USES.get(spec.id, ())
-    )
     rows = [
         ("Gymnasium id", f"`{gymnasium_id(spec.id)}`"),
         ("spec hash", f"`{spec.hash}`"),
-        ("papers", papers or "none: an extra"),
+        ("papers", used_by(spec.id) or "none: an extra"),
         ("observation, action", f"{spec.obs_dim}, {spec.act_dim} entries"),
         ("horizon", f"{spec.horizon} steps"),
         ("engine", spec.engine),
@@ -99,7 +95,9 @@ def _tasks(env: TaskEnv, picture: str) -> str:
     else:
         kinds = Counter(name.split(".")[0] for name in spec.task_names)
         what = ", ".join(f"{count} of `{kind}`" for kind, count in kinds.items())
-        what = f"{len(spec.task_names)} parameters ({what}; `omrl envs {spec.id}` prints them)"
+        what = (
+            f"{len(spec.task_names)} parameters ({what}; `omrl envs {spec.id} --json` prints them)"
+        )
     changed = "the physics" if env.task_changes_physics else "the reward alone"
     splits = ((name, str(len(tasks)), _runs(tasks)) for name, tasks in env.split_table)
     return "\n\n".join(

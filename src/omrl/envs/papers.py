@@ -55,3 +55,11 @@ USES: dict[str, tuple[tuple[str, str], ...]] = {
     "gridnav/borel-sparse-v1": (("BOReL", "the sparse reward"),),
 }
 """Paper and remark, by id; an empty list: no paper, an extra of ours."""
+
+
+def used_by(env_id: str) -> str:
+    """The papers that use an environment, with their numbers; empty without any."""
+    return "; ".join(
+        f"{name}, {PAPERS[name]}" + (f" ({remark})" if remark else "")
+        for name, remark in USES.get(env_id, ())
+    )
