@@ -19,6 +19,7 @@ from gymnasium.vector.utils import batch_space
 
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.envs.engine import advance, available_cpus, check_actions, check_shape
+from omrl.envs.gym_hook import gymnasium_id
 from omrl.envs.registry import make
 from omrl.errors import InputError
 
@@ -46,6 +47,17 @@ def _checked(env: TaskEnv, task: Any) -> int | None:
     return None if task is None else task_index(env, task)
 
 
+def _single(env: TaskEnv, task: Any) -> int | None:
+    """The task of one environment. Gymnasium's own vectorizations give each the whole list."""
+    if isinstance(task, Sequence | np.ndarray) and not isinstance(task, str):
+        raise InputError(
+            f"task of {env.spec.id}: one environment has one, not {len(task)}; for one each, call "
+            "make_vec without vectorization_mode, or SyncVectorEnv([partial(gymnasium.make, "
+            f"{gymnasium_id(env.spec.id)!r}, task=task) for task in tasks])"
+        )
+    return _checked(env, task)
+
+
 def _chosen(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """The options of a reset. InputError for any but `task`."""
     unknown = sorted(map(str, set(options or ()) - {"task"}))
@@ -71,12 +83,15 @@ class GymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     # Declared by Gymnasium as a plain attribute.
     metadata = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, env_id: str, task: int | None = None):
-        """`task`: index of the canonical task; None draws one at every reset."""
+    def __init__(self, env_id: str, task: Any = None):
+        """`task`: index of the canonical task; None draws one at every reset.
+
+        `InputError` for anything else, as for the lists that Gymnasium hands on.
+        """
         self.task_env = make(env_id)
         self.observation_space = _observation_space(self.task_env.spec)
         self.action_space = _action_space(self.task_env.spec)
-        self._task = _checked(self.task_env, task)
+        self._task = _single(self.task_env, task)
         self._task_index = 0
         self._tasks = np.zeros((1, len(self.task_env.spec.task_names)))
         self._states: np.ndarray | None = None
@@ -86,7 +101,7 @@ class GymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode; `options={"task": index}` chooses its task, for this episode only."""
-        task = _checked(self.task_env, _chosen(options).get("task", self._task))
+        task = _single(self.task_env, _chosen(options).get("task", self._task))
         super().reset(seed=seed)
         self._task_index, state = _begin(self.task_env, task, self.np_random)
         self._tasks = self.task_env.tasks[[self._task_index]]
