@@ -186,8 +186,11 @@ def smac(folder, columns, goals, *, buffer="replay_buffer", marked=True, key="ve
     (folder / "tasks.pkl").write_bytes(pickle.dumps(tasks))
 
 
-def focal(folder, columns, *, kind="evalsample"):
-    """A trajectory per file; the n-th is number n % 2 of training step 1000 (n // 2)."""
+def focal(folder, columns, *, kind="evalsample", change=None):
+    """A trajectory per file; the n-th is number n % 2 of training step 1000 (n // 2).
+
+    `change` makes other rows [step, 4] of those of the last one.
+    """
     for index, task in columns.items():
         goal = folder / f"goal_idx{index}"
         goal.mkdir(parents=True, exist_ok=True)
@@ -202,7 +205,10 @@ def focal(folder, columns, *, kind="evalsample"):
                 for i in range(len(part["reward"]))
             ]
             path = goal / f"trj_{kind}{number % 2}_step{number // 2 * 1000}.npy"
-            np.save(path, np.array(steps, dtype=object))
+            rows = np.array(steps, dtype=object)
+            np.save(path, rows)
+    if change is not None:
+        np.save(path, change(rows))
 
 
 def borel(folder, columns, goals, *, cube=0):

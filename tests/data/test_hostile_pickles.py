@@ -144,12 +144,6 @@ def smac_empty_dict(path):
     np.save(path / "macaw_replay_buffer_task_0.npy", np.array({}, object))
 
 
-def change_focal(path, change):
-    foreign.focal(path, one_task())
-    file = path / "goal_idx0/trj_evalsample1_step1000.npy"
-    np.save(file, change(np.load(file, allow_pickle=True)), allow_pickle=True)
-
-
 def mixed(rows):
     rows[1, 0] = rows[1, 0].astype(np.float64)
     return rows
@@ -169,7 +163,7 @@ for change, message in (
 ):
 
     def focal_rows(path, change=change):
-        change_focal(path, change)
+        foreign.focal(path, one_task(), change=change)
 
     case("focal", f"{message}")(focal_rows)
 
