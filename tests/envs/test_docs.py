@@ -12,11 +12,12 @@ from omrl.envs.papers import PAPERS, USES
 from omrl.envs.registry import ids, make
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "environments"
+BASELINES = read(PAGES / cards.BASELINES)
 FAMILIES = sorted({env_id.split("/")[0] for env_id in ids()})
 
 
 def test_the_cards_are_what_their_command_writes():
-    expected = cards.files(read(PAGES / cards.BASELINES))
+    expected = cards.files(BASELINES)
     committed = {
         path.relative_to(PAGES).as_posix(): path.read_bytes() for path in PAGES.glob("*/*")
     }
@@ -34,7 +35,7 @@ def test_pictures_are_small():
 @pytest.mark.parametrize("env_id", ids())
 def test_every_environment_has_papers_and_baselines(env_id):
     assert all(paper in PAPERS for paper, _ in USES[env_id])
-    entry = read(PAGES / cards.BASELINES)[env_id]
+    entry = BASELINES[env_id]
     assert entry.random is not None
     assert entry.zero is not None
     assert entry.oracle is not None or not isinstance(make(env_id), SolvedEnv)
