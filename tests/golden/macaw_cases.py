@@ -150,7 +150,6 @@ def _forward(meta: Meta, batch: Batch) -> Arrays:
 def _one_task(config: MacawConfig, meta: Meta, inner: Batch, outer: Batch) -> Arrays:
     start = macaw_losses.begin(config, meta)
     loops = macaw_losses.inner_loops(config, meta, start, NO_TAPS, inner)
-    losses, _ = macaw_losses.task_losses(config, meta, start, NO_TAPS, inner, outer)
     policy = inner_loop.read(meta.policy, loops.policy.history[-1])
     value_rates = maml.rates(config, meta.value_rates, meta.value)
     follower = macaw_losses.target_net(config, meta.value, value_rates, loops.value.history)
@@ -158,8 +157,6 @@ def _one_task(config: MacawConfig, meta: Meta, inner: Batch, outer: Batch) -> Ar
     arrays = {
         "outer_terminal_value_target_net": jax.vmap(follower)(outer.terminal_obs),
         "value_outer_target": macaw_losses.outer_value_target(config, meta, loops, outer),
-        "value_outer_loss": losses["value_loss"],
-        "policy_outer_loss": losses["policy_loss"],
         "policy_outer_weights": macaw_losses.weights(config, outer_advantage),
         "policy_outer_advantage_mean": jnp.mean(outer_advantage),
         "policy_outer_action_mean": jax.vmap(policy)(outer.obs),
@@ -173,8 +170,8 @@ def _one_task(config: MacawConfig, meta: Meta, inner: Batch, outer: Batch) -> Ar
         rates = maml.rates(config, getattr(meta, f"{name}_rates"), net)
         arrays |= _inner_parameters(net, rates, states, name)
     for term in ("value", "policy"):
-        grads = _meta_gradient(config, meta, inner, outer, f"{term}_loss")
-        arrays |= _named(f"meta_grad/{term}_outer/", grads)
+        grads, loss = _meta_gradient(config, meta, inner, outer, f"{term}_loss")
+        arrays |= _named(f"meta_grad/{term}_outer/", grads) | {f"{term}_outer_loss": loss}
     return arrays
 
 
@@ -225,11 +222,11 @@ def _imitation(config: MetaBcConfig, meta: Meta, inner: Batch, outer: Batch) -> 
 
 def _meta_gradient(
     config: MacawConfig, meta: Meta, inner: Batch, outer: Batch, term: str
-) -> dict[str, Arrays]:
-    """Of one outer loss of one task, by group."""
+) -> tuple[dict[str, Arrays], jax.Array]:
+    """Of one outer loss of one task, by group, and the loss."""
     one = jax.tree.map(lambda leaf: leaf[None], (inner, outer))
-    grads, _ = macaw_losses.meta_gradient(config, 1, meta, *one, terms=(term,))
-    return write_meta(grads)
+    grads, losses = macaw_losses.meta_gradient(config, 1, meta, *one, terms=(term,))
+    return write_meta(grads), losses[term][0]
 
 
 def _under(prefix: str, arrays: Arrays) -> Arrays:
