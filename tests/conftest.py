@@ -66,12 +66,11 @@ def cheetah_run(tmp_path_factory, cheetah_data) -> Path:
     return path
 
 
-@pytest.fixture
-def stand_ins(cheetah_data, cheetah_run, tmp_path, monkeypatch) -> Path:
-    """The folder of what is bundled, with tiny files in place of the real ones."""
-    folder = tmp_path / "bundled"
+@pytest.fixture(scope="session")
+def stand_in_files(tmp_path_factory, cheetah_data, cheetah_run) -> Path:
+    """Tiny files for `bundled.FOLDER`; not to be changed."""
+    folder = tmp_path_factory.mktemp("stand-ins") / "bundled"
     trained = metatrain.load_trained(cheetah_run)
-    monkeypatch.setattr(bundled, "FOLDER", folder)
     bundle.write(
         folder / "macaw-cheetah-vel",
         trained.record,
@@ -82,4 +81,12 @@ def stand_ins(cheetah_data, cheetah_run, tmp_path, monkeypatch) -> Path:
         versions={"jax": jax.__version__},
     )
     shutil.copytree(cheetah_data, folder / "cheetah-vel")
+    return folder
+
+
+@pytest.fixture
+def stand_ins(stand_in_files, tmp_path, monkeypatch) -> Path:
+    """The folder of what is bundled, with tiny files in place of the real ones."""
+    folder = shutil.copytree(stand_in_files, tmp_path / "bundled")
+    monkeypatch.setattr(bundled, "FOLDER", folder)
     return folder

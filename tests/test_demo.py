@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -21,12 +22,13 @@ CONFIG = dataclasses.replace(
 )
 
 
-@pytest.fixture
-def result(stand_ins, tmp_path):
-    shown = []
-    result = demo.run_demo(
-        tmp_path / "demo", CONFIG, say=lambda text: None, show=shown.append, quiet=True
-    )
+@pytest.fixture(scope="module")
+def result(stand_in_files, tmp_path_factory):
+    """Of one demo, whose folder is not to be changed."""
+    folder, shown = tmp_path_factory.mktemp("made") / "demo", []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundled, "FOLDER", stand_in_files)
+        result = demo.run_demo(folder, CONFIG, say=lambda text: None, show=shown.append, quiet=True)
     assert shown == [result.bundled, result.from_scratch]
     return result
 
@@ -41,8 +43,8 @@ def test_both_are_measured_on_the_same_unseen_tasks(result):
     assert not np.array_equal(result.bundled.returns, result.from_scratch.returns)
 
 
-def test_the_folder_is_a_run_and_has_the_report(result, tmp_path):
-    folder = tmp_path / "demo"
+def test_the_folder_is_a_run_and_has_the_report(result):
+    folder = result.report.parent
     assert result.report == folder / "report.html"
     text = result.report.read_text()
     assert "bundled: given, test tasks" in text
@@ -53,8 +55,9 @@ def test_the_folder_is_a_run_and_has_the_report(result, tmp_path):
     assert metatrain.load_trained(folder).record.data == "bundled:cheetah-vel"
 
 
+@pytest.mark.usefixtures("stand_ins")
 def test_an_earlier_demo_is_replaced_and_nothing_else(result, tmp_path):
-    folder = tmp_path / "demo"
+    folder = shutil.copytree(result.report.parent, tmp_path / "demo")
     (folder / "note.txt").write_text("of the earlier one")
     demo.run_demo(folder, CONFIG, say=lambda text: None, quiet=True)
     assert not (folder / "note.txt").exists()
@@ -69,7 +72,7 @@ def test_an_earlier_demo_is_replaced_and_nothing_else(result, tmp_path):
 def test_without_bundled_files_nothing_is_touched(result, tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "FOLDER", tmp_path / "nothing")
     with pytest.raises(InputError, match="came without any"):
-        demo.run_demo(tmp_path / "demo", CONFIG, say=lambda text: None)
+        demo.run_demo(result.report.parent, CONFIG, say=lambda text: None)
     assert result.report.exists()
 
 
