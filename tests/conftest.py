@@ -49,6 +49,13 @@ def x64():
         yield
 
 
+@pytest.fixture(scope="module")
+def own_programs():
+    """For modules whose many compiled programs no other module runs: gives back their memory."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def cheetah_data(tmp_path_factory) -> Path:
     """A tiny dataset of Cheetah-Velocity; not to be changed."""

@@ -6,6 +6,8 @@ import pytest
 
 import contract
 
+pytestmark = pytest.mark.usefixtures("own_programs")
+
 
 @pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__[6:])
 @pytest.mark.parametrize("case", contract.CASES, ids=lambda case: case.name)

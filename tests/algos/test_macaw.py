@@ -19,6 +19,8 @@ from omrl.ops import inner_loop
 from quick import quick_jit
 from tiny_macaw import assert_close, make, make_batch, make_batches
 
+pytestmark = pytest.mark.usefixtures("own_programs")
+
 KEY = jax.random.PRNGKey(0)
 
 

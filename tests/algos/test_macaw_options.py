@@ -23,6 +23,8 @@ from omrl.types import Spec
 from quick import quick_jit
 from tiny_macaw import SPEC, assert_close, make, make_batch, make_batches
 
+pytestmark = pytest.mark.usefixtures("own_programs")
+
 KEY = jax.random.PRNGKey(0)
 
 

@@ -17,6 +17,8 @@ from omrl.nets.mlp import Dense, Mlp
 from omrl.ops.gaussian import sample_squashed
 from omrl.types import Step
 
+pytestmark = pytest.mark.usefixtures("own_programs")
+
 
 def linear(weight, bias):
     """A network of one layer."""

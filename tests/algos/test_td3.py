@@ -17,6 +17,8 @@ from omrl.algos.td3 import (
 from omrl.nets.mlp import Dense, Mlp
 from omrl.types import Step
 
+pytestmark = pytest.mark.usefixtures("own_programs")
+
 
 def linear(weight, bias):
     """A network of one layer."""

@@ -17,6 +17,7 @@ from synthetic_macaw import write_set
 
 HERE = Path(__file__).parent
 REFERENCE = sorted((HERE / "macaw").glob("*.npz"))
+pytestmark = pytest.mark.usefixtures("own_programs")
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from omrl.nets.mlp import Dense, forward
 from omrl.ops import inner_loop
 from quick import quick_jit
 
+pytestmark = pytest.mark.usefixtures("own_programs")
+
 MAKERS = {
     "linear": Linear.init,
     "bias_transform": BiasTransform.init,

@@ -14,6 +14,8 @@ from omrl.nets.mlp import Dense, forward
 from omrl.ops import inner_loop, low_rank
 from quick import quick_jit
 
+pytestmark = pytest.mark.usefixtures("own_programs")
+
 # theta = z W + b = 2 [1, 3] + [.5, -1] = [2.5, 5]: one input, one output, one latent number.
 LAYER = WeightTransform(jnp.array([2.0]), jnp.array([[1.0, 3.0]]), jnp.array([0.5, -1.0]), 1)
 RATES = jnp.array([0.1, 0.01, 0.2])
