@@ -189,6 +189,21 @@ def test_bad_settings(wrap, message):
         wrap(env)
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128, str, object])
+def test_actions_that_are_no_real_numbers_change_nothing(dtype):
+    env = gymnasium.make_vec(POINT, num_envs=2).unwrapped
+    env.reset(seed=0)
+    before = env._states.copy()
+    action = np.zeros(env.action_space.shape).astype(dtype)
+    with pytest.raises(InputError, match=f"action must be real numbers, not {action.dtype}; conv"):
+        env.step(action)
+    np.testing.assert_array_equal(env._states, before)
+    wrong = belief(gymnasium.make(POINT), update=lambda old, *_: old + 1j)
+    wrong.reset(seed=0)
+    with pytest.raises(InputError, match="what update returns must be real numbers, not complex"):
+        wrong.step(np.zeros(2, np.float32))
+
+
 # --- Task --------------------------------------------------------------------------------------
 
 
