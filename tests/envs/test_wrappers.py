@@ -1,6 +1,7 @@
 """Wrappers: the single and the vector form are the same thing, and each does what it says."""
 
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -129,7 +130,7 @@ def test_a_dead_entry_keeps_its_value(cheetah_data):
 
     class Constant(type(dataset)):
         def task(self, index):
-            return type(task)(task.record, {**task.columns, **constant}, task.episodes)
+            return replace(task, columns={**task.columns, **constant})
 
     spec = statistics.measure(Constant(dataset.path, dataset.manifest), [0], discount=0.9)
     assert spec.obs_std == (1.0,) * 20
