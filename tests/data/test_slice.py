@@ -1,12 +1,13 @@
 """Named slices, and the rows that the reference replay buffer loads."""
 
 import re
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from omrl.data.slice import ALL, Slice, macaw_buffer_rows
+from omrl.data.slice import ALL, Slice, macaw_buffer_rows, parse_view
 from omrl.errors import InputError
 
 GOLDEN = Path(__file__).parents[1] / "golden/macaw/golden_macaw_A_replay.npz"
@@ -53,6 +54,15 @@ def test_a_quantile_has_one_spelling():
 def test_other_names_are_refused(name):
     with pytest.raises(InputError, match=re.escape(f"no slice {name!r}; a slice is all, start")):
         Slice.parse(name)
+
+
+@pytest.mark.parametrize("name", ["return-{}", "{}+", "0.5:all+{}"])
+def test_long_names_are_refused_at_once(name):
+    began = time.process_time()
+    with pytest.raises(InputError, match="^no "):
+        parse_view(name.format(50_000 * "9"))
+    # A few milliseconds; where digits match in several ways, many seconds.
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(

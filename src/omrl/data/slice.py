@@ -38,7 +38,8 @@ GRAMMAR = (
 _THIRDS = ("start", "middle", "end")
 _COUNTED = re.compile(r"(first|middle|last|spread)-([1-9][0-9]{0,8})(-transitions)?")
 _EVERY = re.compile(r"every-([1-9][0-9]{0,8})")
-_NUMBER = r"[0-9]*\.?[0-9]+"
+# Digits match in one way only: a run from elsewhere may have a name that is a megabyte of them.
+_NUMBER = r"(?:[0-9]*\.)?[0-9]+"
 _QUANTILE = re.compile(rf"return-({_NUMBER})-({_NUMBER})")
 _MIXTURE = re.compile(rf"({_NUMBER}):([^:+]*)\+({_NUMBER}):([^:+]*)")
 
