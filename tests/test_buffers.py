@@ -131,7 +131,11 @@ def test_the_hash_tells_what_was_trained_on(problem, cheetah_data, other):
     [
         ({"slice": "end"}, {"mix": "other"}, "mix: .* is given and slice 'end' is no mixture"),
         ({}, {"mix": "missing"}, "missing"),
-        ({"slice": "0.5:last-99+0.5:all"}, {}, "slice last-99: the task has 14 episodes"),
+        (
+            {"slice": "0.5:all+0.5:last-99"},
+            {"mix": "other"},
+            "half, task 0: slice last-99: the task has 7 episodes",
+        ),
         (
             {"algo": tiny_cheetah.config().algo},
             {},

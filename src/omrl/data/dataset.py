@@ -226,7 +226,10 @@ class Dataset:
         whole = TaskData(self.path, record, columns, Selection(np.arange(record.episodes)))
         if self.selection == ALL:
             return whole
-        selected = self.selection.select(whole.lengths, whole.returns)
+        try:
+            selected = self.selection.select(whole.lengths, whole.returns)
+        except InputError as error:  # A run may have slices of several datasets.
+            raise InputError(f"{self.path}, task {index}: {error}") from None
         return dataclasses.replace(whole, selected=selected)
 
     def view(self, selection: Slice) -> Dataset:
