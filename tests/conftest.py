@@ -12,9 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("MUJOCO_GL", "disable")
 # Tests compile far more than they compute; this halves the time. Without the emitters, what is fused
-# decides where a product and a sum become one instruction, so that an update in two programs differs
-# in its last bit: AVX has no such instruction. The pinned jaxlib has these flags and ends at unknown
-# ones.
+# decides where a product and a sum become one instruction, so that an update in two programs would
+# differ in its last bit: AVX has no such instruction. The pinned jaxlib has these flags and ends at
+# unknown ones.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX",

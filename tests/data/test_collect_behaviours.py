@@ -149,6 +149,12 @@ def test_policies_of_another_environment(halves):
         KeptPolicies.load(halves, make("gridnav/borel-v1"))
 
 
+def test_the_final_agents_alone_are_no_news():
+    """Or a dataset's hash would depend on the version that made it."""
+    assert "keep_agents" not in CollectConfig().record()
+    assert HALVES.record()["keep_agents"] == 2
+
+
 # --- Random actions ---
 
 

@@ -137,4 +137,6 @@ class CollectConfig:
         values = to_json(self)
         for name in (*IRRELEVANT, *(() if self.learns else OF_LEARNERS)):
             del values[name]
+        if values.get("keep_agents") == 1:  # As before there was a choice.
+            del values["keep_agents"]
         return values
