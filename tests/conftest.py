@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # On a machine with a GPU too: exact numbers and the absence of a GPU are tested.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("MUJOCO_GL", "disable")
-# Tests compile far more than they compute; this halves the time. Without the emitters, what is fused
+# Tests compile more than they compute; this halves the time. Without the emitters, what is fused
 # decides where a product and a sum become one instruction, so that an update in two programs would
 # differ in its last bit: AVX has no such instruction. The pinned jaxlib has these flags and ends at
 # unknown ones.
