@@ -46,7 +46,11 @@ _REMEDIES = {
 
 def reason(error: BaseException) -> str:
     """What an error of another library says, short enough for a part of a line."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    try:
+        text = str(error)
+    except Exception:  # Of a class of somebody else's.
+        text = ""
+    lines = text.strip().splitlines() or [type(error).__name__]
     return lines[0][:160]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +17,11 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` on success and vanishes on any failure."""
     temporary = named(path).with_name(f".{path.name}.{os.getpid()}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
+    with naming(path):
+        if path.exists() and not path.is_file():
+            raise InputError(
+                f"{path}: is no regular file, which could be replaced; give another path"
+            )
     try:
         with naming(path, temporary):
             with temporary.open("wb") as file:
@@ -25,7 +30,8 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
                 os.fsync(file.fileno())
             temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # That of a name too long would hide the error of opening it.
+            temporary.unlink()
 
 
 def named(path: Path) -> Path:

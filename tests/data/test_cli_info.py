@@ -98,6 +98,12 @@ def test_no_page_without_data(dataset, tmp_path, show, env, option):
     assert not page.exists()
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "task-000/obs.npy", "page"])
+def test_a_page_takes_the_place_of_no_data(dataset, show, name):
+    with pytest.raises(InputError, match=r"does not end in \.html; give the page such a name"):
+        show(dataset.path, "--html", dataset.path / name)
+
+
 # --- What was not validated ---
 
 

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import signal
 from pathlib import Path
 
@@ -147,6 +148,29 @@ def test_policies_that_there_are_not(halves, tmp_path, capsys, options, message)
 def test_policies_of_another_environment(halves):
     with pytest.raises(InputError, match="another MDP"):
         KeptPolicies.load(halves, make("gridnav/borel-v1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tasks", np.array([[0, 3]]).T),
+        ("tasks", np.array([3, 3])),
+        ("tasks", np.array([0, 10**12])),
+        ("obs_mean", np.full((2, 2), np.nan, np.float32)),
+        ("obs_scale", np.zeros((2, 2), np.float32)),
+        ("obs_limit", np.zeros((2, 0), np.float32)),
+        ("obs_limit", np.full(2, -1.0, np.float32)),
+        ("act_dim", np.full((2, 2), 2)),
+        ("act_dim", np.array([2, 10**9])),
+        ("bias.0", np.zeros((2, 0), np.float32)),
+    ],
+)
+def test_policies_that_cannot_act(halves, tmp_path, name, value):
+    shutil.copytree(halves, tmp_path / "data")
+    path = tmp_path / "data/agents-1-of-2.npz"
+    np.savez(path, **{**load(path), name: value})
+    with pytest.raises(InputError, match=r"agents-1-of-2\.npz: "):
+        KeptPolicies.load(tmp_path / "data", ENV)
 
 
 def test_the_final_agents_alone_are_no_news():

@@ -119,6 +119,16 @@ def test_of_long_lifetimes_some_hashes_tell_the_share(env, monkeypatch):
     assert (found.transitions, info_of(once).duplicates.transitions) == (0.5, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("low", "high"), [(1e30, 1e30), (1e30, np.nextafter(1e30, 2e30)), (0.0, 9.0)]
+)
+def test_every_episode_is_in_the_histogram(low, high):
+    counts = info._histogram(np.array([low, low, high], float), (low, high))
+    assert len(counts) == info.BINS
+    middle = info.BINS // 2
+    assert (counts[0], counts[-1]) == (2, 1) if high > low else counts[middle] == 3
+
+
 def test_long_lifetimes_have_a_short_curve(env):
     returns = info_of(lifetime(env, 0, [1] * 250)).returns
     assert len(returns.curve) == 100

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from contextlib import closing
 
 import numpy as np
@@ -120,6 +121,15 @@ def test_registered_it_is_trained_on_as_any_other(tmp_path, monkeypatch):
 # --- Functions that are none ---
 
 
+class SilentError(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+def raise_silently():
+    raise SilentError
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -129,6 +139,10 @@ def test_registered_it_is_trained_on_as_any_other(tmp_path, monkeypatch):
         (lambda terms: terms[:, 1], "its reward function raised IndexError: index 1 is out of"),
         (lambda terms: np.full(len(terms), np.nan), r"under task 0 is nan \(40 such rows\)"),
         (lambda terms: np.full(len(terms), np.inf), r"under task 0 is inf \(40 such rows\)"),
+        (lambda terms: np.full(len(terms), 1e300), "must be finite in float32"),
+        (lambda terms: np.ma.masked_less(terms[:, 0], 9.0), "returned a masked array"),
+        (lambda terms: sys.exit(0), "its reward function raised SystemExit: 0"),
+        (lambda terms: raise_silently(), "its reward function raised SilentError: SilentError"),
         (lambda terms: np.random.default_rng().random(len(terms)), "but reward.* is"),
     ],
 )
@@ -245,6 +259,7 @@ def test_what_rounding_leaves_in_doubt_is_said(columns, env, program, tmp_path, 
         (["--id", ID], "id: .* needs --reward FILE.py:FUNCTION"),
         (["--reward", "{program}:far", "--id", ID], "has no function 'far'"),
         (["--reward", "{program}", "--id", ID], "is not FILE.py:FUNCTION"),
+        (["--share", "1", "--slice", "0.5:all+0.5:end"], "write it first with omrl data slice"),
         (["--reward", "os:system", "--id", ID], "'os:system' is not FILE.py:FUNCTION"),
         (["--reward", "missing.py:near", "--id", ID], "cannot read missing.py: No such file"),
         (["--reward", "{broken}:near", "--id", ID], "broken.py: SyntaxError: .*; correct it"),

@@ -6,6 +6,7 @@ import foreign
 import pytest
 from points import PointEnv, assert_holds, lifetime
 
+from omrl.data import exchange
 from omrl.data.exchange import import_dataset
 from omrl.data.formats.source import Statement
 from omrl.errors import InputError
@@ -93,31 +94,46 @@ def test_a_wrong_statement_is_named(tmp_path, load, lifetimes, content, message)
         load(tmp_path / "npz", "npz", given=Statement(splits={"train": (0,)}))
 
 
-def test_an_interrupted_import_goes_on_and_a_changed_source_begins_anew(tmp_path, load, lifetimes):
+def test_an_interrupted_import_goes_on_unless_the_source_changed(
+    tmp_path, load, lifetimes, monkeypatch
+):
+    foreign.npz(tmp_path / "npz", {index: lifetimes[index] for index in (0, 1)})
+    import_task = exchange._import_task
+
+    def interrupted(writer, task, behaviour):
+        if task.index == 1:
+            raise KeyboardInterrupt
+        import_task(writer, task, behaviour)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exchange, "_import_task", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            load(tmp_path / "npz", "npz", canonical=True)
+    before = (tmp_path / "imported.partial/task-000/obs.npy").stat().st_ino
+    path = tmp_path / "npz/task-1/episode-0.npz"
+    good = path.read_bytes()
+    path.write_bytes(good + b" ")
+    with pytest.raises(InputError, match="from other data or with other tasks"):
+        load(tmp_path / "npz", "npz", canonical=True)
+    path.write_bytes(good)
+    dataset = load(tmp_path / "npz", "npz", canonical=True)
+    assert (tmp_path / "imported/task-000/obs.npy").stat().st_ino == before
+    assert_holds(dataset, {0: lifetimes[0], 1: lifetimes[1]})
+
+
+def test_an_import_that_failed_leaves_nothing_so_that_the_source_can_be_mended(
+    tmp_path, load, lifetimes
+):
     foreign.npz(tmp_path / "npz", {index: lifetimes[index] for index in (0, 1)})
     path = tmp_path / "npz/task-1/episode-0.npz"
     good = path.read_bytes()
     path.write_bytes(b"no archive")
     with pytest.raises(InputError, match=r"episode-0\.npz: damaged"):
         load(tmp_path / "npz", "npz", canonical=True)
-    assert (tmp_path / "imported.partial/task-000").is_dir()
-    before = (tmp_path / "imported.partial/task-000/obs.npy").stat().st_ino
-    with pytest.raises(InputError, match=r"episode-0\.npz: damaged"):
-        load(tmp_path / "npz", "npz", canonical=True)
-    assert (tmp_path / "imported.partial/task-000/obs.npy").stat().st_ino == before
-    path.write_bytes(good)
-    with pytest.raises(InputError, match="begun by another command"):
-        load(tmp_path / "npz", "npz", canonical=True)
-    dataset = load(tmp_path / "npz", "npz", canonical=True, overwrite=True)
-    assert_holds(dataset, {0: lifetimes[0], 1: lifetimes[1]})
-
-
-def test_an_import_that_failed_at_its_first_task_leaves_nothing(tmp_path, load, lifetimes):
-    foreign.npz(tmp_path / "npz", {0: lifetimes[0]})
-    (tmp_path / "npz/task-0/episode-5.npz").write_bytes(b"no archive")
-    with pytest.raises(InputError, match=r"episode-5\.npz: damaged"):
-        load(tmp_path / "npz", "npz", canonical=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["npz"]
+    path.write_bytes(good)
+    dataset = load(tmp_path / "npz", "npz", canonical=True)
+    assert_holds(dataset, {0: lifetimes[0], 1: lifetimes[1]})
 
 
 def test_the_environment_has_to_be_known(tmp_path, lifetimes):

@@ -283,9 +283,11 @@ def test_tasks_of_the_right_shape_with_values_that_none_has(env_id, tasks, messa
 def test_a_task_that_is_no_index(env_id, task):
     name = gymnasium_id(env_id)
     num_tasks = len(make(env_id).tasks)
-    message = rf"task of {env_id} must be an index from 0 to {num_tasks - 1}, not "
+    index = rf"task of {env_id} must be an index from 0 to {num_tasks - 1}, not "
+    several = f"task of {env_id}: one environment has one, not 3; for one each, call make_vec"
     single, vector = gymnasium.make(name), gymnasium.make_vec(name, num_envs=2)
-    for env, chosen in ((single, task), (vector, [0, task])):
+    of_single = several if isinstance(task, list) else index
+    for env, chosen, message in ((single, task, of_single), (vector, [0, task], index)):
         with pytest.raises(InputError, match=message):
             env.reset(options={"task": chosen})
     single.close()

@@ -102,6 +102,7 @@ def test_commands_import_a_module_first(capsys, folder, option):
         (None, "--import other: ModuleNotFoundError: No module named 'other'; give a"),
         ("1 / 0", "--import other: ZeroDivisionError: division by zero; .* 'import other' tells"),
         ("while", "--import other: SyntaxError: "),
+        ("raise SystemExit(0)", "--import other: SystemExit: 0; give a"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_one_line(capsys, folder, content, message):
@@ -111,6 +112,12 @@ def test_a_module_that_cannot_be_imported_is_one_line(capsys, folder, content, m
     error = capsys.readouterr().err
     assert re.search(message, error)
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["", ".", "a/b", "1", "a..b"])
+def test_what_is_no_module_is_one_line(capsys, name):
+    assert main(["--import", name, "envs"]) == 2
+    assert f"--import: {name!r} is no name of a module" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -108,10 +108,12 @@ def _import(module: str) -> None:
     """Imports a module, which may be in the present folder. `InputError` if that fails."""
     from omrl.errors import InputError, reason
 
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise InputError(f"{IMPORT}: {module!r} is no name of a module, as my_envs is")
     sys.path.append(os.getcwd())  # Behind what is installed, which it may not hide.
     try:
         importlib.import_module(module)
-    except Exception as error:  # Its own code, where anything may be wrong.
+    except (Exception, SystemExit) as error:  # Its own code, where anything may be wrong.
         raise InputError(
             f"{IMPORT} {module}: {type(error).__name__}: {reason(error)}; give a module's name; "
             f"python -c 'import {module}' tells more"

@@ -72,7 +72,7 @@ class ExportOptions:
     """Folder to write; for Minari its root, which may hold other datasets."""
     format: Annotated[str, tyro.conf.arg(help=f"One of {_WRITTEN}.")]
     slice: str = "all"
-    """all, start, middle, end, first-N, middle-N, last-N, every-K or return-LOW-HIGH."""
+    """all, start, middle, end, first-N, middle-N, last-N, spread-N, every-K or return-LOW-HIGH."""
     json: bool = False
     """Print one JSON object."""
 

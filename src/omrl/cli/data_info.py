@@ -84,6 +84,8 @@ def run(options: InfoOptions) -> None:
     partial = unfinished_of(bundled.resolve(options.path))
     if options.html is not None and (options.quick or partial):
         raise InputError(f"html: a page needs whole data and no --quick; leave out {options.html}")
+    if options.html is not None and options.html.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"html: {options.html} does not end in .html; give the page such a name")
     if partial:
         print_unfinished(partial, manifests.read(partial), options.json)
     elif options.quick:

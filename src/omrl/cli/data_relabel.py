@@ -59,7 +59,7 @@ class RelabelOptions:
     id: str = ""
     """Of the environment with the rewards of the function: my-cheetah/fast-v1."""
     slice: str = "all"
-    """all, start, middle, end, first-N, middle-N, last-N, every-K or return-LOW-HIGH."""
+    """all, start, middle, end, first-N, middle-N, last-N, spread-N, every-K or return-LOW-HIGH."""
     overwrite: bool = False
     """Replace the dataset at `out`, if there is one, once the new one is whole."""
     json: bool = False
@@ -68,6 +68,11 @@ class RelabelOptions:
 
 def run_relabel(options: RelabelOptions) -> Dataset:
     """Write the dataset; on standard error, how many rewards rounding leaves in doubt."""
+    if "+" in options.slice:
+        raise InputError(
+            f"slice: {options.slice!r} is a mixture; write it first with omrl data slice, and then "
+            "relabel it"
+        )
     selection = Slice.parse(options.slice)
     source = open_dataset(options.source).view(selection)
     env = _environment(options, source)

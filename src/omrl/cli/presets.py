@@ -20,7 +20,8 @@ EVERY: dict[str, Preset | CollectPreset] = {**PRESETS, **collections.PRESETS}
 @dataclass(frozen=True)
 class PresetsOptions:
     """List the presets of `omrl train` and `omrl collect`, or print one completely: `omrl presets
-    NAME > my.json` makes a file of settings to edit, which `omrl train --from my.json` takes."""
+    NAME > my.json` makes a file of settings to edit, which `omrl train --from my.json` takes if
+    the preset is its own."""
 
     name: tyro.conf.Positional[str | None] = None
     """Preset to print."""

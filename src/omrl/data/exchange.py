@@ -92,8 +92,8 @@ def import_dataset(
             behaviour = {"imported": format, "file": task.file.name, **task.behaviour}
             _import_task(writer, task, found.behaviour.get(task.index, behaviour))
     except InputError:
-        if not any(writer.is_complete(task.index) for task in tasks):
-            shutil.rmtree(writer.partial)  # Nothing to go on with: other options may be tried.
+        # Other options, or the source mended: what was read of it as it is would be of no use.
+        shutil.rmtree(writer.partial)
         raise
     return writer.finish()
 

@@ -251,8 +251,18 @@ def _returns(returns: Float64[np.ndarray, " episodes"], span: tuple[float, float
         mean=float(returns.mean()),
         maximum=float(returns.max()),
         curve=_floats(curve),
-        histogram=tuple(np.histogram(np.clip(returns, *span), BINS, span)[0].tolist()),
+        histogram=_histogram(returns, span),
     )
+
+
+def _histogram(
+    returns: Float64[np.ndarray, " episodes"], span: tuple[float, float]
+) -> tuple[int, ...]:
+    """In the middle where all are equal; numpy's own refuses a span of few distinct numbers."""
+    low, width = span[0], span[1] - span[0]
+    place = np.clip((returns - low) / width, 0, 1) if width else np.full(len(returns), 0.5)
+    bins = np.minimum((place * BINS).astype(np.int64), BINS - 1)
+    return tuple(np.bincount(bins, minlength=BINS).tolist())
 
 
 def _ends(task: TaskData, horizon: int) -> Ends:

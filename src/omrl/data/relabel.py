@@ -144,7 +144,7 @@ def relabel(
         givers = {index: tasks[index] for index in taking}
         plans |= {index: borrow(borrowing, index, givers) for index in taking}
     check_room(Path(path), sum(_bytes(dataset, tasks, plan) for plan in plans.values()))
-    job = _Job(env, tasks, same_mdp)
+    job = _Job(env, tasks, same_mdp, dataset.manifest.dtype)
     for task in tasks.values():
         for name in task.columns:  # Or the hashes of the new data would vouch for damage.
             validate.check_hash(dataset.path, task.record, name)
@@ -177,6 +177,8 @@ class _Job:
     tasks: Mapping[int, TaskData]
     same_mdp: bool
     """Whether the rewards of own episodes are those that were recorded."""
+    dtype: str
+    """Of floating-point columns in the new dataset."""
 
     def write(self, writer: Writer, index: int, plan: Plan) -> None:
         """Task `index`: the episodes of `plan`, with its rewards."""
@@ -198,11 +200,13 @@ class _Job:
         writer.complete(index, self._behaviour(index, plan, unsure))
 
     def _check_finite(self, index: int, reward: np.ndarray, kept: np.ndarray) -> None:
-        wrong = np.flatnonzero(~np.isfinite(reward) & ~kept)
+        with np.errstate(over="ignore"):
+            stored = reward.astype(self.dtype)
+        wrong = np.flatnonzero(~np.isfinite(stored) & ~kept)
         if wrong.size:
             raise InputError(
                 f"{self.env.spec.id}: the reward of a transition under task {index} is "
-                f"{reward[wrong[0]]} ({wrong.size} such rows); rewards must be finite"
+                f"{reward[wrong[0]]} ({wrong.size} such rows); it must be finite in {self.dtype}"
             )
 
     def _behaviour(self, index: int, plan: Plan, unsure: int) -> dict[str, Any]:

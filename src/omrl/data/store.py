@@ -111,9 +111,12 @@ def are_tasks_of(env: TaskEnv, records: Sequence[TaskRecord]) -> bool:
 def check_mdp(folder: Path, manifest: Manifest, env: TaskEnv) -> None:
     """`InputError` where the data is not of exactly this MDP."""
     if manifest.spec.hash != env.spec.hash:
+        fields = [field.name for field in dataclasses.fields(EnvSpec)]
+        other = [n for n in fields if getattr(manifest.spec, n) != getattr(env.spec, n)]
         raise InputError(
             f"{folder}: made with {manifest.spec.id} of spec hash {manifest.spec.hash[:12]}, not "
-            f"{env.spec.id} of {env.spec.hash[:12]}: another MDP; collect or import it anew"
+            f"{env.spec.id} of {env.spec.hash[:12]}: another MDP ({', '.join(other)}); "
+            "collect or import it anew"
         )
 
 
@@ -156,8 +159,8 @@ def create(
         return Writer(out, env, dataclasses.replace(begun, tasks=whole), overwrite)
     if held is not None and not overwrite:
         raise InputError(
-            f"{partial}: begun by another command, library version or environment or with other "
-            f"tasks, {held.command!r}; repeat that one, or delete the folder"
+            f"{partial}: begun by another command, library version or environment, from other data "
+            f"or with other tasks, {held.command!r}; repeat that one, or delete the folder"
         )
     if held is not None:
         shutil.rmtree(partial)

@@ -81,7 +81,10 @@ def read(family: str) -> Recorded:
     """The recorded transitions of a family."""
     path = _FOLDER / f"{family}.npz"
     if not path.is_file():
-        raise InputError(f"no recorded transitions of {family!r}: {path} is missing")
+        raise InputError(
+            f"no transitions of {family!r} are on record ({path}); only environments that come "
+            "with omrl have some"
+        )
     with np.load(path, allow_pickle=False) as file:
         return Recorded(registry.make(str(file["env"])), file["states"], file["actions"])
 

@@ -56,10 +56,16 @@ class OwnReward(TaskEnv):
         """
         rows = len(given["action"])
         try:
-            values = np.asarray(self.function(**{name: given[name] for name in self.arguments}))
-        except Exception as error:
+            returned = self.function(**{name: given[name] for name in self.arguments})
+            values = np.asarray(returned)
+        except (Exception, SystemExit) as error:
             what = f"{type(error).__name__}: {reason(error)}"
             raise InputError(f"{self.spec.id}: its reward function raised {what}") from error
+        if np.ma.isMaskedArray(returned):
+            raise InputError(
+                f"{self.spec.id}: its reward function returned a masked array; return an array "
+                "without a mask"
+            )
         if values.shape != (rows,) or values.dtype.kind not in "fiub":
             raise InputError(
                 f"{self.spec.id}: its reward function returned {values.dtype} {values.shape} for "

@@ -106,9 +106,7 @@ class FinalAgents:
         if arrays.keys() != wanted or not layers or not len(arrays["tasks"]):
             other = ", ".join(sorted(arrays.keys() ^ wanted)) or "no task or no layer"
             raise InputError(f"{path}: missing or unknown arrays: {other}; {FIX}")
-        for name, array in arrays.items():
-            dtype = np.int64 if name in ("tasks", "act_dim") else np.float32
-            check_array(path, name, array, dtype, array.shape, FIX)
+        _check_agents(path, arrays, len(layers))
         return cls(
             arrays["tasks"],
             arrays["obs_mean"],
@@ -163,7 +161,7 @@ class KeptPolicies:
         counts = [
             int(found[1])
             for path in opened.path.glob("agents-*.npz")
-            if (found := re.fullmatch(r"agents-1-of-(\d{1,5})\.npz", path.name))
+            if (found := re.fullmatch(r"agents-1-of-([1-9]\d{0,4})\.npz", path.name))
         ]
         count = max(counts, default=1)
         numbers = range(1, count + 1)
@@ -198,6 +196,32 @@ class KeptPolicies:
             )
 
 
+def _check_agents(path: Path, arrays: Arrays, num_layers: int) -> None:
+    """`InputError` unless the arrays are of networks that can act."""
+    num_tasks, obs_dim = len(arrays["tasks"]), arrays["obs_mean"].shape[-1]
+    widths = [obs_dim, *(arrays[f"bias.{i}"].shape[-1] for i in range(num_layers))]
+    shapes: dict[str, tuple[int, ...]] = {
+        **dict.fromkeys(("tasks", "obs_limit", "act_dim"), (num_tasks,)),
+        **dict.fromkeys(("obs_mean", "obs_scale"), (num_tasks, obs_dim)),
+        **{f"weight.{i}": (num_tasks, *widths[i : i + 2]) for i in range(num_layers)},
+        **{f"bias.{i}": (num_tasks, width) for i, width in enumerate(widths[1:])},
+    }
+    for name, shape in shapes.items():
+        dtype = np.int64 if name in ("tasks", "act_dim") else np.float32
+        check_array(path, name, arrays[name], dtype, shape, FIX)
+        if not np.isfinite(arrays[name]).all():
+            raise InputError(f"{path}: {name} is not finite; {FIX}")
+    legal = {
+        "tasks": len(np.unique(arrays["tasks"])) == num_tasks and arrays["tasks"].min() >= 0,
+        "obs_scale": (arrays["obs_scale"] > 0).all(),
+        "obs_limit": arrays["obs_limit"].min() > 0 and np.ptp(arrays["obs_limit"]) == 0,
+        "act_dim": 0 < arrays["act_dim"].min() <= widths[-1] and np.ptp(arrays["act_dim"]) == 0,
+    }
+    for name, is_legal in legal.items():
+        if not is_legal:
+            raise InputError(f"{path}: {name} has numbers that no collection writes; {FIX}")
+
+
 def _check_shapes(path: Path, agents: FinalAgents, final: FinalAgents, env: TaskEnv) -> None:
     """`InputError` unless the policies fit the environment, and are of the tasks of `final`."""
     spec, num_tasks = env.spec, len(final.tasks)
@@ -213,7 +237,7 @@ def _check_shapes(path: Path, agents: FinalAgents, final: FinalAgents, env: Task
         if name not in arrays:
             raise InputError(f"{path}: has no {name}, the final agents do; {FIX}")
         check_array(path, name, arrays[name], np.float32, shape, FIX)
-    same = np.array_equal(agents.tasks, final.tasks)
+    same = np.array_equal(agents.tasks, final.tasks) and agents.tasks.max() < len(env.tasks)
     if not same or agents.act_dim != spec.act_dim or widths[-1] < spec.act_dim:
         raise InputError(f"{path}: policies of other tasks or actions than {spec.id} has; {FIX}")
 
