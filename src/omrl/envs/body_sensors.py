@@ -9,14 +9,12 @@ joints are hinges or slides.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import mujoco
 import numpy as np
 from jaxtyping import Float64
 from mujoco import mjtSensor
 
-from omrl.envs.contact import PER_BODY, add_contact_sensors, cross, external_forces, with_world
+from omrl.envs.contact import PER_BODY, add_contact_sensors, cross, write_external_forces
 
 _ROOT_DOFS = 6
 _FRAME = (
@@ -32,22 +30,8 @@ _ROW, _COLUMN = [0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]
 """MuJoCo's order of the entries of a symmetric matrix."""
 
 
-class BodyState(NamedTuple):
-    """As MuJoCo has it in an `mjData`, with the world first among the bodies."""
-
-    com: Float64[np.ndarray, "row 3"]
-    """Centre of mass of the robot [m]."""
-    cinert: Float64[np.ndarray, "row body 10"]
-    """About `com`: inertia (xx, yy, zz, xy, xz, yz), mass * offset, mass."""
-    cvel: Float64[np.ndarray, "row body 6"]
-    """Angular velocity, then linear velocity of the point of the body at `com`."""
-    qfrc_actuator: Float64[np.ndarray, "row dof"]
-    cfrc_ext: Float64[np.ndarray, "row body 6"]
-    """After `mj_rnePostConstraint`, see `external_forces`."""
-
-
 def add_body_sensors(spec: mujoco.MjSpec) -> None:
-    """Sensors for `body_state`, in a model that serves to read them. Names unnamed bodies."""
+    """Sensors for `body_columns`, in a model that serves to read them. Names unnamed bodies."""
     # A step of Euler's evaluates the dynamics once, one of Runge-Kutta's four times.
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
     add_contact_sensors(spec)
@@ -64,35 +48,52 @@ def add_body_sensors(spec: mujoco.MjSpec) -> None:
         )
 
 
-def body_state(model: mujoco.MjModel, sensors: Float64[np.ndarray, "row sensor"]) -> BodyState:
-    """Equal, up to rounding, to what MuJoCo computes at the state where the sensors were read."""
-    num_bodies = model.nbody - 1
+def body_columns(
+    model: mujoco.MjModel, sensors: Float64[np.ndarray, "row sensor"]
+) -> Float64[np.ndarray, "row column"]:
+    """What MuJoCo computes, up to rounding, at the state where the sensors were read.
+
+    cinert (10 per body, the world first: inertia xx, yy, zz, xy, xz, yz about the centre of mass of
+    the robot, mass * offset from there, mass), cvel (6 per body: angular velocity, then linear
+    velocity of the point of the body there), qfrc_actuator (per degree of freedom), cfrc_ext (6 per
+    body, see `external_forces`), and x and y of the centre of mass [m].
+    """
+    # Rows last: sums over three numbers each are fast along a long axis only.
+    by_sensor = np.ascontiguousarray(sensors.T)
+    num_rows, num_bodies = len(sensors), model.nbody - 1
     first_frame = num_bodies * PER_BODY + 3
     first_joint = first_frame + num_bodies * len(_FRAME) * 3
-    contacts = sensors[:, :first_frame]
-    com = contacts[:, -3:]
-    frames = sensors[:, first_frame:first_joint].reshape(-1, num_bodies, len(_FRAME), 3)
-    axes, angular, linear = frames[:, :, 1:4], frames[:, :, 4], frames[:, :, 5]
-    offset = frames[:, :, 0] - com[:, None]
-    cvel = np.concatenate([angular, linear - cross(angular, offset)], axis=-1)
-    return BodyState(
-        com,
-        with_world(_inertia(model.body_mass[1:, None], model.body_inertia[1:], axes, offset)),
-        with_world(cvel),
-        np.concatenate([np.zeros((len(sensors), _ROOT_DOFS)), sensors[:, first_joint:]], axis=1),
-        external_forces(contacts),
-    )
+    com = by_sensor[first_frame - 3 : first_frame]
+    frames = by_sensor[first_frame:first_joint].reshape(num_bodies, len(_FRAME), 3, num_rows)
+    offset = frames[:, 0] - com
+    sizes = [10 * model.nbody, 6 * model.nbody, model.nv, 6 * model.nbody, 2]
+    columns = np.zeros((sum(sizes), num_rows))  # what is not written is the world's, or the root's
+    cinert, cvel, actuator, external, position = np.split(columns, np.cumsum(sizes[:-1]))
+    of_each = (model.nbody, -1, num_rows)
+    _write_inertia(model, frames[:, 1:4], offset, cinert.reshape(of_each)[1:])
+    angular, linear = frames[:, 4], frames[:, 5]
+    velocities = cvel.reshape(of_each)[1:]
+    velocities[:, :3] = angular
+    np.subtract(linear, cross(angular, offset), out=velocities[:, 3:])
+    actuator[_ROOT_DOFS:] = by_sensor[first_joint:]
+    write_external_forces(by_sensor[:first_frame], external.reshape(of_each))
+    position[:] = com[:2]
+    return columns.T
 
 
-def _inertia(
-    mass: Float64[np.ndarray, "body 1"],
-    principal: Float64[np.ndarray, "body 3"],
-    axes: Float64[np.ndarray, "row body 3 3"],
-    offset: Float64[np.ndarray, "row body 3"],
-) -> Float64[np.ndarray, "row body 10"]:
+def _write_inertia(
+    model: mujoco.MjModel,
+    axes: Float64[np.ndarray, "body 3 3 row"],
+    offset: Float64[np.ndarray, "body 3 row"],
+    out: Float64[np.ndarray, "body 10 row"],
+) -> None:
     """sum_k I_k a_k a_k' + m (|d|^2 1 - d d'), by the axes a_k and the offset d; then m d and m."""
-    about_body = np.einsum("bk,rbke,rbke->rbe", principal, axes[..., _ROW], axes[..., _COLUMN])
-    about_com = -offset[..., _ROW] * offset[..., _COLUMN]
-    about_com[..., :3] += np.sum(offset**2, axis=-1, keepdims=True)
-    masses = np.broadcast_to(mass, (*offset.shape[:-1], 1))
-    return np.concatenate([about_body + mass * about_com, mass * offset, masses], axis=-1)
+    mass = model.body_mass[1:, None, None]
+    principal = model.body_inertia[1:, :, None, None]
+    about_body = np.sum(principal * axes[:, :, _ROW] * axes[:, :, _COLUMN], axis=1)
+    about_com = -offset[:, _ROW] * offset[:, _COLUMN]
+    about_com[:, :3] += np.sum(offset**2, axis=1, keepdims=True)
+    about_com *= mass
+    np.add(about_body, about_com, out=out[:, :6])
+    np.multiply(mass, offset, out=out[:, 6:9])
+    out[:, 9:] = mass

@@ -124,11 +124,12 @@ class HumanoidDir(TaskEnv):
     ) -> Float64[np.ndarray, "*batch term"]:
         """(com_dx, com_dy [m] over the step, control_cost = .1 sum (.4 a)^2,
         impact_cost = min(.5e-6 sum cfrc_ext^2, 10))."""
-        moved = next_state[..., _COM] - state[..., _COM]
-        control_cost = CONTROL_COST_WEIGHT * np.sum((FULL_CONTROL * action) ** 2, axis=-1)
         impact_cost = IMPACT_COST_WEIGHT * np.sum(next_state[..., _FORCES] ** 2, axis=-1)
-        costs = np.stack([control_cost, np.minimum(impact_cost, MAX_IMPACT_COST)], axis=-1)
-        return np.concatenate([moved, costs], axis=-1)
+        terms = np.empty((*impact_cost.shape, len(self.spec.term_names)))
+        terms[..., :2] = next_state[..., _COM] - state[..., _COM]
+        terms[..., 2] = CONTROL_COST_WEIGHT * np.sum((FULL_CONTROL * action) ** 2, axis=-1)
+        terms[..., 3] = np.minimum(impact_cost, MAX_IMPACT_COST)
+        return terms
 
     def reward(
         self,
@@ -166,11 +167,9 @@ def _sensing_model() -> Any:
 
 
 def _derive(sensors: Float64[np.ndarray, "row sensor"]) -> Float64[np.ndarray, "row column"]:
-    from omrl.envs.body_sensors import body_state
+    from omrl.envs.body_sensors import body_columns
 
-    bodies = body_state(_sensing_model(), sensors)
-    arrays = (bodies.cinert, bodies.cvel, bodies.qfrc_actuator, bodies.cfrc_ext, bodies.com[:, :2])
-    return np.concatenate([array.reshape(len(sensors), -1) for array in arrays], axis=1)
+    return body_columns(_sensing_model(), sensors)
 
 
 # --- Ids ---------------------------------------------------------------------------------------

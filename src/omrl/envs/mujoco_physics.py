@@ -184,22 +184,24 @@ class MujocoPhysics(Physics):
                 f"{self.model.nu}), not {actions.shape}"
             )
         check_finite(states, active)
-        next_states = states.copy()
-        if active.any():
-            # A slice takes views, indices copy.
-            rows = slice(None) if active.all() else np.flatnonzero(active)
-            start = states[rows, : self._num_physics]
-            controls = actions[rows] * self._full_control
-            models = self._models(tasks[rows])
-            end, sensors = self._simulate(self.model, models, start, controls, self._frame_skip)
-            self._check(active, start, end, self._frame_skip)
-            next_states[rows, : self._num_physics] = end
-            if self._sensing is not None:
-                models = [self._sensing] * len(start)
-                after, sensors = self._simulate(self._sensing, models, end, controls, 1)
-                self._check(active, end, after, 1)
-            if self._derive is not None:
-                next_states[rows, self._num_physics :] = self._derive(sensors)
+        if not active.any():
+            return states.copy()
+        # A slice takes views, indices copy.
+        rows = slice(None) if active.all() else np.flatnonzero(active)
+        next_states = np.empty_like(states) if isinstance(rows, slice) else states.copy()
+        start = states[rows, : self._num_physics]
+        controls = actions[rows] * self._full_control
+        models = self._models(tasks[rows])
+        end, sensors = self._simulate(self.model, models, start, controls, self._frame_skip)
+        last, num_steps = end, self._frame_skip
+        if self._sensing is not None:
+            models = [self._sensing] * len(start)
+            last, sensors = self._simulate(self._sensing, models, end, controls, 1)
+            num_steps += 1
+        self._check(active, start, end, last, num_steps)
+        next_states[rows, : self._num_physics] = end
+        if self._derive is not None:
+            next_states[rows, self._num_physics :] = self._derive(sensors)
         return next_states
 
     def _models(self, tasks: Float64[np.ndarray, "row parameter"]) -> list[mujoco.MjModel]:
@@ -253,11 +255,13 @@ class MujocoPhysics(Physics):
         active: Bool[np.ndarray, " env"],
         start: Float64[np.ndarray, "row state"],
         end: Float64[np.ndarray, "row state"],
+        last: Float64[np.ndarray, "row state"],
         num_steps: int,
     ) -> None:
-        """MuJoCo resets a diverged simulation silently; its clock, column 0, gives it away."""
+        """MuJoCo resets a diverged simulation silently; its clock, column 0, gives it away: after
+        `num_steps`, at `last`, which may be `end` or beyond it."""
         timestep = self.model.opt.timestep
-        late = np.abs(end[:, 0] - start[:, 0] - num_steps * timestep) > 0.5 * timestep
+        late = np.abs(last[:, 0] - start[:, 0] - num_steps * timestep) > 0.5 * timestep
         if late.any() or not np.isfinite(end).all():
             failed = np.flatnonzero(late | ~np.isfinite(end).all(axis=1))
             row = failed[0]
