@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from omrl import preset_ablations
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.meta_bc import MetaBcConfig
 from omrl.algos.mt_awr import MtAwrConfig
@@ -226,6 +227,8 @@ PRESETS: dict[str, Preset] = {
         "behaviour cloning",
     ),
 }
+PRESETS |= preset_ablations.ours("macaw-cheetah-vel", PRESETS["macaw-cheetah-vel"])
+PRESETS |= preset_ablations.of_the_code("macaw-cheetah-vel", PRESETS["macaw-cheetah-vel-code"])
 
 
 def preset(name: str) -> Preset:

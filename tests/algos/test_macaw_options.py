@@ -54,8 +54,8 @@ def test_coefficient_is_fixed_or_softplus():
 
 def test_inner_batches_are_split_or_repeated():
     batch = make_batch(KEY, 8)
-    whole = make(inner_steps=2, max_adapt_steps=2)
-    split = make(inner_steps=2, max_adapt_steps=2, split_inner_batch=True)
+    whole = make(inner_steps=2)
+    split = make(inner_steps=2, split_inner_batch=True)
     halves = maml.inner_batches(split.config, batch)
     for half, rows in zip(halves, (slice(0, 4), slice(4, 8)), strict=True):
         np.testing.assert_array_equal(half.obs, batch.obs[rows])
@@ -147,6 +147,8 @@ OPTIONS = [
     {"bootstrap_advantage": True, "bootstrap_outer_value": True, "bootstrap_inner_value": True},
     {"inner_steps": 2, "max_adapt_steps": 3, "split_inner_batch": True},
     {"divide_by_train_tasks": True, "head_hidden": ()},
+    {"adapt": "z", "value_hidden": (2, 5)},
+    {"adapt": "z", "layer": "bias_transform", "inner_lr_per": "tensor"},
 ]
 
 
@@ -188,8 +190,7 @@ def test_the_paper_is_the_default():
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"inner_steps": 3, "max_adapt_steps": 3, "split_inner_batch": True}, "split_inner_batch"),
-        ({"inner_steps": 2}, "max_adapt_steps"),
+        ({"inner_steps": 3, "split_inner_batch": True}, "split_inner_batch"),
         ({"hidden": ()}, "hidden: no layer"),
         ({"inner_batch": BatchSpec("support", 8)}, "'inner' and 'outer'"),
     ],

@@ -74,6 +74,14 @@ def test_without_an_offset():
     assert low_rank.materialize(layer, RATES[:2], trace).offset is None
 
 
+def test_rates_of_zero_leave_kernel_and_offset():
+    """What adapting z alone comes to."""
+    trace = low_rank.descend(LAYER, jnp.array([0.1, 0.0, 0.0]), low_rank.start(LAYER), GRADS[0])
+    # z' = 2.2 as in one step of all; theta' = 2.2 [1, 3] + [.5, -1]
+    np.testing.assert_allclose(trace.z, [2.2], rtol=1e-6)
+    np.testing.assert_allclose(trace.theta, [2.7, 5.6], rtol=1e-6)
+
+
 def test_mean_of_the_parameters():
     history = [trace_after(steps) for steps in range(2)]
     dense = low_rank.mean(LAYER, RATES, history, (0.9, 0.1))
@@ -179,8 +187,19 @@ def low_rank_gradient(net, rates, x, y, *, first_order, num_steps):
 @pytest.mark.parametrize("offset", [False, True], ids=["bare", "offset"])
 @pytest.mark.parametrize("num_steps", [1, 2, 3])
 def test_equals_the_plain_form(getkey, num_steps, offset, first_order):
-    net = make_net(getkey(), offset)
     rates = jax.random.uniform(getkey(), (2, 2 + offset), minval=0.02, maxval=0.2)
+    assert_equals_the_plain_form(getkey, rates, offset, first_order, num_steps)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_equals_the_plain_form_for_ten_steps(getkey):
+    rates = jax.random.uniform(getkey(), (2, 3), minval=0.01, maxval=0.05)
+    assert_equals_the_plain_form(getkey, rates, True, False, 10)
+
+
+def assert_equals_the_plain_form(getkey, rates, offset, first_order, num_steps):
+    net = make_net(getkey(), offset)
     x = jax.random.normal(getkey(), (2, 10, 3))
     y = jax.random.normal(getkey(), (2, 10))
     options = {"first_order": first_order, "num_steps": num_steps}

@@ -58,7 +58,7 @@ class Macaw(Algorithm[MacawState, MacawTask]):
         config, spec = self.config, self.spec
         head = config.head_hidden if config.advantage_head else None
         make = maml.layer_maker(config)
-        value = ValueNet.init(value_key, spec.obs_dim, config.hidden, make)
+        value = ValueNet.init(value_key, spec.obs_dim, config.value_widths, make)
         policy = PolicyNet.init(
             policy_key,
             spec.obs_dim,
@@ -99,8 +99,8 @@ class Macaw(Algorithm[MacawState, MacawTask]):
         return self._padded(macaw_losses.begin(self.config, state.meta))
 
     def adapt(self, state: MacawState, task: MacawTask, support: Batch, key: Key) -> MacawTask:
-        """K more gradient steps on the support (Algorithm 2). More steps in all than
-        `max_adapt_steps` make the task's parameters NaN."""
+        """K more gradient steps on the support (Algorithm 2). More steps in all than the
+        config's `capacity` make the task's parameters NaN."""
         return self._padded(
             macaw_losses.adapt(self.config, state.meta, task, self._scaled(support))
         )
@@ -128,7 +128,7 @@ class Macaw(Algorithm[MacawState, MacawTask]):
         return inner_loop.read(state.meta.policy, task.policy)
 
     def _padded(self, task: MacawTask) -> MacawTask:
-        return MacawTask(*(inner_loop.pad(t, self.config.max_adapt_steps) for t in task))
+        return MacawTask(*(inner_loop.pad(t, self.config.capacity) for t in task))
 
     def _scaled(self, batch: Batch) -> Batch:
         config = self.config

@@ -16,6 +16,9 @@ class MacawConfig(MamlConfig):
 
     TAG: ClassVar[str] = "macaw"
 
+    value_hidden: tuple[Size, ...] | None = None
+    """Widths of the value network's hidden layers; None: as `hidden`."""
+
     # --- The advantage head ---
     advantage_head: bool = True
     """Eq. 3; False is MAML + AWR."""
@@ -52,3 +55,8 @@ class MacawConfig(MamlConfig):
         super().__post_init__()
         if self.advantage_head and not self.hidden:
             raise InputError("hidden: no layer, and the advantage head reads one; give a width")
+
+    @property
+    def value_widths(self) -> tuple[int, ...]:
+        """Widths of the value network's hidden layers."""
+        return self.hidden if self.value_hidden is None else self.value_hidden

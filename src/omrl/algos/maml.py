@@ -46,6 +46,8 @@ class MamlConfig:
     """Standard deviation of the policy's Gaussian."""
 
     # --- Inner loop ---
+    adapt: Literal["all", "z"] = "all"
+    """What an inner step moves in a layer: all its tensors, or the latent z alone."""
     inner_steps: Size = 1
     """K, gradient steps of one adaptation."""
     inner_lr: Positive = 1e-3
@@ -61,7 +63,7 @@ class MamlConfig:
     inner_form: Literal["low_rank", "plain"] = "low_rank"
     """How weight-transform layers step; both give the same numbers, plain copies every kernel."""
     max_adapt_steps: Size = 1
-    """Gradient steps that an adapted task has room for at meta-test."""
+    """Gradient steps that an adapted task has room for at meta-test; never less than K."""
 
     # --- Outer loop ---
     steps: Count = 100_000
@@ -92,16 +94,20 @@ class MamlConfig:
                 f"split_inner_batch: inner_batch.size ({self.inner_batch.size}) must be a multiple "
                 f"of inner_steps ({self.inner_steps})"
             )
-        if self.max_adapt_steps < self.inner_steps:
+        if self.adapt == "z" and self.layer == "linear":
             raise InputError(
-                f"max_adapt_steps: {self.max_adapt_steps} must be at least inner_steps "
-                f"({self.inner_steps})"
+                "adapt: linear layers have no z to adapt alone; take all, or another layer"
             )
 
     @property
     def plain(self) -> bool:
         """Whether traces are copies of the layers; without steps the low-rank form has no use."""
         return self.inner_form == "plain" or self.inner_steps == 0
+
+    @property
+    def capacity(self) -> int:
+        """Gradient steps that an adapted task has room for."""
+        return max(self.max_adapt_steps, self.inner_steps)
 
     def for_rounds(self: Config, rounds: int) -> Config:
         """With room for so many adaptation rounds."""
@@ -121,12 +127,17 @@ def raw_rates(config: MamlConfig, net: Any) -> Float[Array, "layer rate"]:
 
 
 def rates(config: MamlConfig, raw: Float[Array, "layer rate"], net: Any) -> Rates:
-    """The inner rates of every layer's tensors from their stored form."""
-    num_tensors = len(jax.tree.leaves(inner_loop.layers(net)[0]))
+    """The inner rates of every layer's tensors from their stored form; 0 where none adapts."""
+    layer: Any = inner_loop.layers(net)[0]
+    tensors = jax.tree.leaves(layer)
     positive = (
         jax.nn.softplus(raw) if config.learn_inner_lr else jnp.full_like(raw, config.inner_lr)
     )
-    return jnp.broadcast_to(positive, (raw.shape[0], num_tensors))
+    rates = jnp.broadcast_to(positive, (raw.shape[0], len(tensors)))
+    if config.adapt == "all":
+        return rates
+    is_z = jnp.array([tensor is layer.z for tensor in tensors])
+    return jnp.where(is_z[None], rates, 0.0)
 
 
 def inner_batches(config: MamlConfig, batch: Batch) -> list[Batch]:

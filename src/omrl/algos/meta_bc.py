@@ -200,8 +200,8 @@ class MetaBc(Algorithm[MetaBcState, MetaBcTask]):
         return self._padded(begin(self.config, state.meta))
 
     def adapt(self, state: MetaBcState, task: MetaBcTask, support: Batch, key: Key) -> MetaBcTask:
-        """K more gradient steps on the support. More steps in all than `max_adapt_steps` make the
-        task's parameters NaN."""
+        """K more gradient steps on the support. More steps in all than the config's `capacity` make
+        the task's parameters NaN."""
         scaled = self._scaled(support)
         loop = inner_steps(self.config, state.meta, task, NO_TAPS, scaled)
         return self._padded(MetaBcTask(loop.history[-1]))
@@ -225,7 +225,7 @@ class MetaBc(Algorithm[MetaBcState, MetaBcTask]):
         return inner_loop.read(state.meta.policy, task.policy).trunk
 
     def _padded(self, task: MetaBcTask) -> MetaBcTask:
-        return MetaBcTask(inner_loop.pad(task.policy, self.config.max_adapt_steps))
+        return MetaBcTask(inner_loop.pad(task.policy, self.config.capacity))
 
     def _scaled(self, batch: Batch) -> Batch:
         normalize = self.config.normalize_obs

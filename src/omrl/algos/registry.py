@@ -10,14 +10,18 @@ Besides its settings every config has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
 
 from omrl.algorithm import Algorithm
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.meta_bc import MetaBc, MetaBcConfig
 from omrl.algos.mt_awr import MtAwr, MtAwrConfig
+from omrl.nets.mlp import num_parameters
 from omrl.types import Spec
 
 AlgoConfig: TypeAlias = MacawConfig | MtAwrConfig | MetaBcConfig
@@ -32,3 +36,22 @@ ALGORITHMS: Mapping[type, Callable[[Any, Spec], Algorithm]] = {
 def build(config: AlgoConfig, spec: Spec, *, rounds: int = 0) -> Algorithm:
     """The algorithm of a config, with room for `rounds` of adaptation."""
     return ALGORITHMS[type(config)](config.for_rounds(rounds), spec)
+
+
+def network_sizes(config: AlgoConfig, spec: Spec) -> dict[str, int]:
+    """How many numbers every network of the algorithm's state holds, by the name of its field.
+
+    By shapes alone: nothing is computed.
+    """
+    state = jax.eval_shape(build(config, spec).init, jax.random.PRNGKey(0))
+    return {name: num_parameters(network) for name, network in _networks(state)}
+
+
+def _networks(node: Any) -> Iterator[tuple[str, Any]]:
+    """Networks in nested NamedTuples, without the moments that optimisers keep of them."""
+    for name in getattr(node, "_fields", ()):
+        value = getattr(node, name)
+        if isinstance(value, eqx.Module):
+            yield name, value
+        elif name != "opt" and not name.endswith("_opt"):
+            yield from _networks(value)

@@ -7,21 +7,24 @@ from dataclasses import dataclass
 
 import tyro
 
+from omrl.algos.registry import network_sizes
 from omrl.cli.options import parse, print_json
 from omrl.config import to_json
 from omrl.data.collect import presets as collections
 from omrl.data.collect.presets import CollectPreset
+from omrl.envs import registry
 from omrl.errors import InputError, nearest
-from omrl.presets import PRESETS, Preset
+from omrl.presets import PRESETS, Preset, RunConfig
+from omrl.types import Spec
 
 EVERY: dict[str, Preset | CollectPreset] = {**PRESETS, **collections.PRESETS}
 
 
 @dataclass(frozen=True)
 class PresetsOptions:
-    """List the presets of `omrl train` and `omrl collect`, or print one completely: `omrl presets
-    NAME > my.json` makes a file of settings to edit, which `omrl train --from my.json` takes if
-    the preset is its own."""
+    """List the presets of `omrl train` and `omrl collect`, or print one completely, with the number
+    of parameters of its networks: `omrl presets NAME > my.json` makes a file of settings to edit,
+    which `omrl train --from my.json` takes if the preset is its own."""
 
     name: tyro.conf.Positional[str | None] = None
     """Preset to print."""
@@ -55,8 +58,16 @@ def _print(name: str, each: Preset | CollectPreset, what: str) -> None:
 
 
 def _describe(each: Preset | CollectPreset) -> dict[str, object]:
-    return {
-        "source": each.source,
-        "deviates": each.deviates,
-        "run" if isinstance(each, Preset) else "collect": to_json(each.config),
-    }
+    about: dict[str, object] = {"source": each.source, "deviates": each.deviates}
+    if isinstance(each, CollectPreset):
+        return about | {"collect": to_json(each.config)}
+    return about | {"parameters": parameters(each.config), "run": to_json(each.config)}
+
+
+def parameters(config: RunConfig) -> dict[str, int]:
+    """How many numbers each network has in a run on all training tasks of the environment."""
+    env = registry.make(config.env)
+    left_out = env.splits[config.holdout] if config.holdout else ()
+    num_tasks = len(set(env.splits[config.train_split]) - set(left_out))
+    spec = Spec(env.spec.obs_dim, env.spec.act_dim, num_tasks, env.spec.horizon)
+    return network_sizes(config.algo, spec)

@@ -1,0 +1,52 @@
+"""Every preset of `omrl train` is a program: built and updated by shapes alone."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from omrl.algos.registry import build
+from omrl.data.sample import sample_batches
+from omrl.envs import registry
+from omrl.presets import PRESETS
+from omrl.types import Spec
+from toy import make_data
+
+KEY = jax.random.PRNGKey(0)
+
+
+def spec_of(env_id: str) -> Spec:
+    env = registry.make(env_id)
+    scales = {"obs_mean": (0.0,) * env.spec.obs_dim, "obs_std": (1.0,) * env.spec.obs_dim}
+    sizes = env.spec.obs_dim, env.spec.act_dim, len(env.splits["train"]), env.spec.horizon
+    return Spec(*sizes, **scales)
+
+
+def kinds(tree):
+    return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_builds_and_updates(name):
+    config = PRESETS[name].config
+    spec = spec_of(config.env)
+    algorithm = build(config.algo, spec)
+    state = jax.eval_shape(algorithm.init, KEY)
+    for stage in algorithm.stages():
+        tasks = jnp.arange(stage.task_batch)
+        sample = functools.partial(sample_batches, make_data(spec, num_rows=spec.horizon))
+        batches = jax.eval_shape(
+            jax.vmap(functools.partial(sample, stage.batches)),
+            tasks,
+            jax.random.split(KEY, stage.task_batch),
+        )
+        assert {name: batch.obs.shape for name, batch in batches.items()} == {
+            batch.name: (stage.task_batch, batch.size, spec.obs_dim) for batch in stage.batches
+        }
+        arguments = (state, batches, KEY, *((tasks,) if stage.with_tasks else ()))
+        after, metrics = jax.eval_shape(stage.update, *arguments)
+        assert kinds(after) == kinds(state)
+        assert any(metric.endswith("loss") for metric in metrics)
