@@ -1,7 +1,7 @@
 """Ablations of MACAW as presets: every one is another preset with one thing changed.
 
-`docs/algorithms/ablations.md` says what each asks and which figure of the paper has it. What follows
-is what changes; the rest, settings and evaluation, is that of the preset it is derived from.
+`docs/algorithms/ablations.md` says what each asks and which figure of the paper has it. Here is
+what changes; the rest, settings and evaluation, is that of the preset it is derived from.
 """
 
 from __future__ import annotations
