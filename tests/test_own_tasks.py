@@ -52,9 +52,19 @@ def test_tasks_of_the_list_that_were_not_recorded_are_not_missed(tmp_path):
     assert problem.env.splits["test"] == (2, 7)
 
 
+def test_tasks_to_train_on_by_their_numbers(data):
+    problem = metatrain.open_problem(config(train_tasks=(4, 0, 3), task_batch=3), data)
+    assert problem.train_tasks == (4, 0, 3)
+    assert metatrain.measure_spec(problem).num_train_tasks == 3
+    held_out = config(train_tasks=(4, 0, 1), holdout="test", task_batch=2)
+    assert metatrain.open_problem(held_out, data).train_tasks == (4, 0)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"train_tasks": (0, 9)}, "train_tasks: .* has no task 9; it has 5, from 0 to 4"),
+        ({"train_tasks": (0, 1)}, "algo.task_batch is 4; .* has 2 tasks in train_tasks; take"),
         ({"task_batch": 5}, "algo.task_batch is 5; .* has 4 tasks in split 'train'"),
         ({"train_split": "tran"}, "no split 'tran'; the dataset has train, test, late"),
         ({"holdout": "validation"}, "no split 'validation'; the dataset has train, test, late"),

@@ -86,6 +86,30 @@ def test_one_seed_and_one_episode_has_no_interval():
     assert "no interval" in estimate.method
 
 
+def test_improvement_is_paired():
+    # Starts differ by 100 and what is gained by nothing: each alone has a wide interval.
+    before = runs([[0, 200], [100, 300], [500, 700]])
+    estimate = stats.improvement(before + 7, before)
+    assert (estimate.low, estimate.value, estimate.high) == (7.0, 7.0, 7.0)
+    assert estimate.method.startswith(
+        "paired differences; mean over seeds and tasks; 95 % interval"
+    )
+    assert stats.bootstrap(before, stats.mean).low < stats.bootstrap(before, stats.mean).high
+
+
+def test_improvement_is_of_the_statistic():
+    # Gains of 1, 2, 3, 100: their mean is 26.5; the quarters cut are {1} and {100}, (2 + 3) / 2.
+    after = runs([[1, 100], [2, 3]])
+    assert stats.improvement(after, np.zeros_like(after)).value == pytest.approx(26.5)
+    iqm = stats.improvement(after, np.zeros_like(after), stats.iqm)
+    assert iqm.value == pytest.approx(2.5)
+
+
+def test_improvement_pairs_what_has_the_same_axes():
+    with pytest.raises(InputError, match=r"\(2, 3, 1\) after against \(1, 3, 1\) before"):
+        stats.improvement(np.zeros((2, 3, 1)), np.zeros((1, 3, 1)))
+
+
 def test_probability_of_improvement_is_mann_whitney_per_task():
     # Task 0: 3 > 1, 3 > 2, 1.5 > 1, 1.5 < 2: 3/4. Task 1: equal: 1/2. Mean: 0.625.
     estimate = stats.probability_of_improvement(runs([[3, 0], [1.5, 0]]), runs([[1, 0], [2, 0]]))

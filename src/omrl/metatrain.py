@@ -77,19 +77,14 @@ def open_problem(
     """
     env = registry.make(config.env)
     check_traces(config.eval, env)
-    names = [name for name in (config.train_split, config.holdout) if name]
-    dataset = open_for_training(
-        data, env, [*names, *([] if config.eval.tasks else [config.eval.split])]
-    )
+    splits = [
+        "" if config.train_tasks else config.train_split,
+        config.holdout,
+        "" if config.eval.tasks else config.eval.split,
+    ]
+    dataset = open_for_training(data, env, [name for name in splits if name])
     env = with_tasks_of(dataset, env)
-    left_out = env.splits[config.holdout] if config.holdout else ()
-    tasks = tuple(index for index in env.splits[config.train_split] if index not in left_out)
-    if len(tasks) < config.algo.task_batch:
-        without = f" without {config.holdout!r}" if config.holdout else ""
-        raise InputError(
-            f"algo.task_batch is {config.algo.task_batch}; {data} has {len(tasks)} tasks in split "
-            f"{config.train_split!r}{without}; take at most that many: --algo.task-batch"
-        )
+    tasks = _train_tasks(config, dataset, env)
     view = open_view(config.slice, dataset, open_for_training(mix, env) if mix else None)
     encoder = None
     if config.encoder_slice or encoder_data:
@@ -97,6 +92,26 @@ def open_problem(
         check_tasks(dataset, source, tasks)
         encoder = open_view(config.encoder_slice or config.slice, source)
     return Problem(config, env, dataset, tasks, view, encoder)
+
+
+def _train_tasks(config: RunConfig, dataset: Dataset, env: TaskEnv) -> tuple[int, ...]:
+    chosen = config.train_tasks or env.splits[config.train_split]
+    for index in config.train_tasks:
+        if index not in dataset.task_indices:
+            raise InputError(
+                f"train_tasks: {dataset.path} has no task {index}; it has "
+                f"{len(dataset.task_indices)}, from {dataset.task_indices[0]} to {dataset.task_indices[-1]}"
+            )
+    left_out = env.splits[config.holdout] if config.holdout else ()
+    tasks = tuple(index for index in chosen if index not in left_out)
+    if len(tasks) < config.algo.task_batch:
+        of = "train_tasks" if config.train_tasks else f"split {config.train_split!r}"
+        without = f" without {config.holdout!r}" if config.holdout else ""
+        raise InputError(
+            f"algo.task_batch is {config.algo.task_batch}; {dataset.path} has {len(tasks)} tasks in "
+            f"{of}{without}; take at most that many: --algo.task-batch"
+        )
+    return tasks
 
 
 def measure_spec(problem: Problem) -> Spec:

@@ -17,7 +17,7 @@ from omrl.data.sample import BatchSpec
 from omrl.data.slice import check_name
 from omrl.errors import InputError, nearest
 from omrl.protocol import EvalConfig
-from omrl.ranges import Fraction, check_ranges
+from omrl.ranges import Fraction, Natural, check_ranges
 from omrl.train import TrainConfig
 from omrl.types import Spec
 
@@ -33,6 +33,8 @@ class RunConfig:
     """gamma of Monte-Carlo returns."""
     train_split: str = "train"
     """Named tasks to meta-train on."""
+    train_tasks: tuple[Natural, ...] = ()
+    """Indices of tasks, instead of the split."""
     holdout: str = ""
     """Named tasks left out of the training tasks; with eval.split the same, for tuning."""
     slice: str = "all"
@@ -45,6 +47,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        if len(set(self.train_tasks)) != len(self.train_tasks):
+            raise InputError(f"train_tasks: {self.train_tasks} name a task twice")
         check_name("slice", self.slice)
         if self.encoder_slice:
             check_name("encoder_slice", self.encoder_slice)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Float64
@@ -76,6 +76,28 @@ def bootstrap(
         num_runs=len(scores),
         unit=unit,
     )
+
+
+def improvement(
+    after: Returns,
+    before: Float[np.ndarray, "before_seed before_task before_episode"],
+    statistic: Statistic = mean,
+    **options: Any,
+) -> Estimate:
+    """`statistic` of after - before, with the interval of the differences themselves; `options` are
+    those of `bootstrap`.
+
+    Paired: the two are of the same seed, task and initial state, so what these make of a return is
+    no part of the interval. Raises `InputError` unless both have the same shape.
+    """
+    if after.shape != before.shape:
+        raise InputError(
+            f"improvement pairs returns [seed, task, episode]: {after.shape} after against "
+            f"{before.shape} before"
+        )
+    difference = after.astype(np.float64) - before
+    estimate = bootstrap(difference, statistic, **options)
+    return replace(estimate, method=f"paired differences; {estimate.method}")
 
 
 def probability_of_improvement(
