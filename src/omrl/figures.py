@@ -9,10 +9,12 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
 from omrl import stats
 from omrl.results import EvalResult
@@ -47,6 +49,16 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 1.6,
 }
+
+
+@dataclass(frozen=True)
+class MethodPoint:
+    """What a method returns, in a comparison of methods."""
+
+    method: str
+    group: str
+    before: stats.Estimate
+    after: stats.Estimate
 
 
 def _image(draw: Callable[..., Figure]) -> Callable[..., bytes]:
@@ -215,6 +227,81 @@ def shares_per_task(labels: Sequence[str], shares: Mapping[str, Sequence[float]]
     axes.set(xlabel="task", ylabel="share (%)", ylim=(0, 100))
     _legend(axes, len(shares))
     return figure
+
+
+@_image
+def methods_bars(points: Sequence[MethodPoint]) -> Figure:
+    """Bars of what every method returns after adaptation, in groups; ticks: before it."""
+    methods, groups = _named(points)
+    figure, axes = _panel(0.35 * len(points))
+    width = 0.8 / len(methods)
+    for number, method in enumerate(methods):
+        own = [point for point in points if point.method == method]
+        positions = [
+            groups.index(point.group) + (number - (len(methods) - 1) / 2) * width for point in own
+        ]
+        after = np.array([point.after.value for point in own])
+        axes.bar(positions, after, width, color=_colour(number), label=method)
+        axes.errorbar(positions, after, _spans(own), fmt="none", ecolor="black", elinewidth=1)
+        before = [point.before.value for point in own]
+        label = "before adaptation" if number == 0 else None
+        axes.scatter(
+            positions, before, s=220 * width, c="black", marker="_", linewidths=1.5, label=label
+        )
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set(ylabel=RETURN_LABEL)
+    _legend(axes, 4)
+    return figure
+
+
+@_image
+def methods_lines(points: Sequence[MethodPoint]) -> Figure:
+    """What every method returns after adaptation over the groups, with its interval."""
+    methods, groups = _named(points)
+    figure, axes = _panel()
+    for number, method in enumerate(methods):
+        own = [point for point in points if point.method == method]
+        positions = [groups.index(point.group) for point in own]
+        estimates = [point.after for point in own]
+        _interval_line(axes, positions, estimates, color=_colour(number), label=method)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set(ylabel=f"{RETURN_LABEL} after adaptation")
+    _legend(axes, 4)
+    return figure
+
+
+@_image
+def methods_over_updates(curves: Mapping[str, Sequence[EvalResult]]) -> Figure:
+    """What every run returns after adaptation over its training, with its interval."""
+    figure, axes = _panel()
+    for number, (label, results) in enumerate(curves.items()):
+        estimates = [stats.bootstrap(r.shot(r.config.shots[-1]), stats.mean) for r in results]
+        steps = [result.provenance.step for result in results]
+        _interval_line(axes, steps, estimates, color=_colour(number), label=label)
+    axes.set(xlabel="updates", ylabel=f"{RETURN_LABEL} after adaptation")
+    _thousands(axes)
+    _legend(axes, 3)
+    return figure
+
+
+def _named(points: Sequence[MethodPoint]) -> tuple[list[str], list[str]]:
+    """Methods and groups, in the order in which they come."""
+    methods = list(dict.fromkeys(point.method for point in points))
+    return methods, list(dict.fromkeys(point.group for point in points))
+
+
+def _colour(number: int) -> str:
+    palette = [COLOURS[name] for name in ("after", "behaviour", "oracle", "random", "zero")]
+    return [*palette, "#D55E00", "#F0E442", "#000000"][number % 8]
+
+
+def _spans(points: Sequence[MethodPoint]) -> Float[np.ndarray, "2 point"]:
+    """How far intervals reach below and above; nothing where there is none."""
+    spans = [
+        (point.after.value - point.after.low, point.after.high - point.after.value)
+        for point in points
+    ]
+    return np.nan_to_num(np.array(spans).T)
 
 
 def _spread(count: int) -> list[int]:

@@ -96,11 +96,12 @@ def open_problem(
 
 def _train_tasks(config: RunConfig, dataset: Dataset, env: TaskEnv) -> tuple[int, ...]:
     chosen = config.train_tasks or env.splits[config.train_split]
+    held = dataset.task_indices
     for index in config.train_tasks:
-        if index not in dataset.task_indices:
+        if index not in held:
             raise InputError(
-                f"train_tasks: {dataset.path} has no task {index}; it has "
-                f"{len(dataset.task_indices)}, from {dataset.task_indices[0]} to {dataset.task_indices[-1]}"
+                f"train_tasks: {dataset.path} has no task {index}; it has {len(held)}, from "
+                f"{held[0]} to {held[-1]}"
             )
     left_out = env.splits[config.holdout] if config.holdout else ()
     tasks = tuple(index for index in chosen if index not in left_out)
@@ -108,8 +109,8 @@ def _train_tasks(config: RunConfig, dataset: Dataset, env: TaskEnv) -> tuple[int
         of = "train_tasks" if config.train_tasks else f"split {config.train_split!r}"
         without = f" without {config.holdout!r}" if config.holdout else ""
         raise InputError(
-            f"algo.task_batch is {config.algo.task_batch}; {dataset.path} has {len(tasks)} tasks in "
-            f"{of}{without}; take at most that many: --algo.task-batch"
+            f"algo.task_batch is {config.algo.task_batch}; {dataset.path} has {len(tasks)} tasks "
+            f"in {of}{without}; take at most that many: --algo.task-batch"
         )
     return tasks
 

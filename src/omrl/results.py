@@ -23,7 +23,7 @@ from omrl.config import from_json, parse_json, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.protocol import EvalConfig
-from omrl.tables import parameter_cells, parameter_names, print_grid
+from omrl.tables import markdown, parameter_cells, parameter_names, print_grid
 
 FORMAT = "omrl-evaluation-1"
 FIX = "evaluate again"
@@ -110,9 +110,11 @@ class EvalResult:
             "tasks": tasks,
             "summary": {
                 str(rounds): {
-                    "mean": _estimate(stats.bootstrap(self.shot(rounds), stats.mean)),
-                    "iqm": _estimate(stats.bootstrap(self.shot(rounds))),
-                    "standard_error": _estimate(stats.mean_standard_error(self.shot(rounds))),
+                    "mean": estimate_to_json(stats.bootstrap(self.shot(rounds), stats.mean)),
+                    "iqm": estimate_to_json(stats.bootstrap(self.shot(rounds))),
+                    "standard_error": estimate_to_json(
+                        stats.mean_standard_error(self.shot(rounds))
+                    ),
                 }
                 for rounds in self.config.shots
             },
@@ -181,7 +183,7 @@ def print_table(result: EvalResult) -> None:
     if console.is_terminal:
         _print_grid(header, rows, summary)
     else:
-        console.print(_markdown(header, rows + summary), markup=False, soft_wrap=True)
+        console.print(markdown(header, rows + summary), markup=False, soft_wrap=True)
     for line in ["", *describe(result)]:
         console.print(line, markup=False, soft_wrap=True)
 
@@ -199,16 +201,6 @@ def _print_grid(header: list[str], rows: list[list[str]], summary: list[list[str
     for row in summary:
         grid.add_row(*row, style="bold" if row is summary[0] else None)
     print_grid(grid)
-
-
-def _markdown(header: list[str], rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    rule = [f"{'-' * (width - 1)}:" for width in widths]
-    lines = [
-        " | ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in (header, rule, *rows)
-    ]
-    return "\n".join(f"| {line} |" for line in lines)
 
 
 def table(result: EvalResult) -> tuple[list[str], list[list[str]], list[list[str]]]:
@@ -272,7 +264,8 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _estimate(estimate: stats.Estimate) -> dict[str, Any]:
+def estimate_to_json(estimate: stats.Estimate) -> dict[str, Any]:
+    """As JSON values; null for a range that is not known."""
     fields = dataclasses.asdict(estimate)
     return fields | {name: _number(fields[name]) for name in ("value", "low", "high")}
 

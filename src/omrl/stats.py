@@ -39,9 +39,12 @@ class Estimate:
     method: str
 
     def __str__(self) -> str:
-        if math.isnan(self.low):
-            return f"{self.value:.1f}"
-        return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
+        return self.shown(1)
+
+    def shown(self, digits: int) -> str:
+        """With so many digits behind the point."""
+        value, low, high = (f"{each:.{digits}f}" for each in (self.value, self.low, self.high))
+        return value if math.isnan(self.low) else f"{value} [{low}, {high}]"
 
 
 def iqm(scores: Scores) -> Float64[np.ndarray, "*resample"]:

@@ -43,6 +43,17 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     print_grid(table)
 
 
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    rule = [f"{'-' * (width - 1)}:" for width in widths]
+    lines = [
+        " | ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in (header, rule, *rows)
+    ]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
 def parameter_names(names: Sequence[str]) -> list[str]:
     """Titles of the columns of a task's parameters."""
     return list(names) if len(names) <= MOST_PARAMETERS else [f"{len(names)} parameters"]

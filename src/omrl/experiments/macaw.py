@@ -1,0 +1,158 @@
+"""The experiments of MACAW (Mitchell et al. 2021, arXiv:2008.06043).
+
+Its figures are curves without printed numbers. Settings of `smoke` were chosen on validation tasks:
+latents of 16 in place of 100 and larger rates learn more in few steps, as in `omrl demo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from omrl.experiments.declare import Arm, Claim, Experiment, Overrides, Scale, Setting
+
+_PAPER = "arXiv:2008.06043"
+_MACAW = "MACAW"
+
+_FAST: Overrides = {"algo.latent": 16, "algo.policy_lr": 6e-4, "algo.outer_batch.size": 256}
+
+
+def _smoke(steps: int, baseline_steps: int, **changes: object) -> Setting:
+    """On two cores: `steps` of the methods with an inner loop, `baseline_steps` of the others."""
+    loop: Overrides = {"algo.steps": steps, **_FAST}
+    return Setting(
+        data="bundled:cheetah-vel",
+        seeds=2,
+        overrides={"train.checkpoint_every": 250, "train.keep": 1, **changes},
+        of_algorithm={
+            "macaw": {**loop, "algo.value_lr": 3e-4},
+            "meta-bc": loop,
+            "mt-awr": {"algo.steps": baseline_steps, "algo.batch.size": 256},
+        },
+    )
+
+
+_GPU = Setting(
+    data="cheetah-vel-10min",
+    seeds=4,
+    overrides={"train.checkpoint_every": 5000, "train.keep": 1, "train.eval_every": 12_000},
+)
+"""The tuned presets as they are, 60,000 updates."""
+
+_AS_PUBLISHED = Setting(
+    data="cheetah-vel-paper",
+    seeds=4,
+    overrides={"train.checkpoint_every": 5000, "train.keep": 1, "train.eval_every": 10_000},
+)
+
+_MACAW_PRESETS: Mapping[Scale, str] = {"paper": "macaw-cheetah-vel-paper"}
+_MT_PRESETS: Mapping[Scale, str] = {"paper": "mt-awr-cheetah-vel-paper"}
+
+FIGURE_3 = Experiment(
+    id="macaw-fig3-cheetah-vel",
+    title="MACAW, Figure 3, cheetah velocity: all methods",
+    claim=Claim(
+        words="MACAW alone is above meta behaviour cloning on every problem, and needs the fewest "
+        "updates; multi-task AWR with 20 steps of fine-tuning gets somewhere on the cheetahs; "
+        "offline PEARL begins to learn this problem and then stalls. Four seeds.",
+        source=f"{_PAPER}, Figure 3 and section 5",
+    ),
+    arms=(
+        Arm(_MACAW, "macaw-cheetah-vel", presets=_MACAW_PRESETS),
+        Arm("MT-AWR + FT", "mt-awr-cheetah-vel", presets=_MT_PRESETS),
+        Arm("meta-BC", "meta-bc-cheetah-vel", presets={"paper": "meta-bc-cheetah-vel-code"}),
+        Arm("BC", "bc-cheetah-vel"),
+    ),
+    scales={"smoke": _smoke(3000, 6000), "gpu": _GPU, "paper": _AS_PUBLISHED},
+    reference=_MACAW,
+    deviates="plain behaviour cloning (BC) is ours; the paper does not tell the settings of meta "
+    "behaviour cloning, so at scale paper they are those of its code",
+)
+
+
+def _quality(name: str, part: str, third: str, *, head: bool) -> Arm:
+    """Inner batches and contexts of one part of every lifetime, outer ones of its end."""
+    return Arm(
+        _MACAW if head else "no advantage head",
+        "macaw-cheetah-vel",
+        group=name,
+        presets=_MACAW_PRESETS,
+        overrides={
+            "slice": "last-500",
+            "encoder_slice": part,
+            "eval.context_slice": part,
+            "algo.inner_batch.buffer": "encoder",
+            "algo.outer_batch.start": 0.0,
+            "algo.outer_batch.disjoint_from": "",
+            "algo.advantage_head": head,
+        },
+        # The bundled lifetimes are thinned to 29 episodes.
+        at={"smoke": {"slice": "end", "encoder_slice": third, "eval.context_slice": third}},
+    )
+
+
+FIGURE_4_QUALITY = Experiment(
+    id="macaw-fig4-quality",
+    title="MACAW, Figure 4 (left): quality of the data that is adapted to",
+    claim=Claim(
+        words="With good data to adapt to both do equally well; the earlier in the lifetimes the "
+        "data is from, the more is lost without the advantage head. Outer batches are of good data "
+        "in all runs.",
+        source=f"{_PAPER}, Figure 4 (left) and appendix D.3",
+    ),
+    arms=tuple(
+        _quality(name, part, third, head=head)
+        for name, part, third in (
+            ("bad data", "first-500", "start"),
+            ("medium data", "middle-500", "middle"),
+            ("good data", "last-500", "end"),
+        )
+        for head in (True, False)
+    ),
+    scales={"smoke": _smoke(1500, 0), "gpu": _GPU, "paper": _AS_PUBLISHED},
+    reference=_MACAW,
+    deviates="inner and outer batches may overlap where both are of the same part",
+)
+
+
+def _sparsity(num_tasks: int, version: str) -> tuple[Arm, ...]:
+    group = f"{num_tasks} tasks"
+    # At most all tasks make an update.
+    few: Overrides = {"algo.task_batch": 3} if num_tasks == 3 else {}
+    return (
+        Arm(_MACAW, "macaw-cheetah-vel", group, few, version, _MACAW_PRESETS),
+        Arm("MT-AWR + FT", "mt-awr-cheetah-vel", group, few, version, _MT_PRESETS),
+    )
+
+
+FIGURE_4_SPARSITY = Experiment(
+    id="macaw-fig4-sparsity",
+    title="MACAW, Figure 4 (right): number of training tasks",
+    claim=Claim(
+        words="MACAW does reasonably with any number of training tasks, three included. Multi-task "
+        "AWR with fine-tuning loses steadily as tasks are taken away; offline PEARL fails with 35 "
+        "and with 3 and learns in between.",
+        source=f"{_PAPER}, Figure 4 (right), section 5 and appendix D.3",
+    ),
+    arms=tuple(
+        arm
+        for num_tasks, version in (
+            (35, ""),
+            (20, "cheetah-vel/sparse-20-v1"),
+            (10, "cheetah-vel/sparse-10-v1"),
+            (5, "cheetah-vel/sparse-5-v1"),
+            (3, "cheetah-vel/sparse-3-v1"),
+        )
+        for arm in _sparsity(num_tasks, version)
+    ),
+    scales={
+        "smoke": _smoke(1500, 3000, **{"eval.episodes": 3}),
+        "gpu": _GPU,
+        "paper": _AS_PUBLISHED,
+    },
+    reference=_MACAW,
+    figure="lines",
+    deviates="every number of training tasks has test tasks of its own, as in the paper: all those "
+    "not trained on, but 5 at 35 tasks; so numbers of one group alone compare",
+)
+
+EXPERIMENTS = (FIGURE_3, FIGURE_4_QUALITY, FIGURE_4_SPARSITY)

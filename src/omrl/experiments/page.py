@@ -1,0 +1,128 @@
+"""What an experiment leaves behind: raw returns, a table, JSON, figures, one page of all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omrl import figures
+from omrl.config import differences, to_json
+from omrl.experiments.declare import Experiment, Scale
+from omrl.experiments.rows import Row, notes, table, to_object
+from omrl.figures import MethodPoint
+from omrl.files import atomic_write
+from omrl.presets import preset
+from omrl.report import figure, render
+from omrl.runs import read_sessions
+from omrl.tables import markdown
+
+RUNS_HEADER = ["run", "preset", "seeds", "updates", "updates/s of each seed", "seconds", "folder"]
+
+
+def write(
+    out: Path, experiment: Experiment, scale: Scale, rows: Sequence[Row], command: str
+) -> dict[str, Any]:
+    """Writes results/*.npz, table.md, results.json, figure.png and page.html into `out`, and
+    curves.png where runs were evaluated while they trained. Returns what is in results.json."""
+    for row in rows:
+        row.outcome.result.save(out / "results" / f"{row.outcome.planned.slug}.npz")
+    header, cells = table(experiment, rows)
+    lines = notes(experiment, scale, rows)
+    listed = "\n".join(f"* {line}" for line in lines)
+    text = f"# {experiment.title}\n\n{markdown(header, cells)}\n\n{listed}\n"
+    _write(out / "table.md", text.encode())
+    found = {
+        "experiment": experiment.id,
+        "scale": scale,
+        "command": command,
+        "claim": to_json_claim(experiment),
+        "rows": [to_object(row) for row in rows],
+        "notes": lines,
+    }
+    _write(out / "results.json", (json.dumps(found, indent=2, allow_nan=False) + "\n").encode())
+    drawn = _draw(out, experiment, rows)
+    _write(
+        out / "page.html",
+        render(
+            "experiment.html",
+            experiment=experiment,
+            claim=experiment.claim,
+            scale=scale,
+            header=header,
+            rows=cells,
+            notes=lines,
+            figures=drawn,
+            command=command,
+            runs_header=RUNS_HEADER,
+            runs=[_run(row) for row in rows],
+            facts=_facts(rows),
+        ).encode(),
+    )
+    return found
+
+
+def to_json_claim(experiment: Experiment) -> dict[str, Any]:
+    """The paper's side, as JSON values."""
+    claim = experiment.claim
+    numbers = {
+        label: {"value": number.value, "error": number.error}
+        for label, number in claim.numbers.items()
+    }
+    return {
+        "words": claim.words,
+        "source": claim.source,
+        "numbers": numbers,
+        "spread": claim.spread,
+    }
+
+
+def _draw(out: Path, experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, str]]:
+    """Writes the figures as PNG; returns them for the page."""
+    arms = [row.outcome.planned.arm for row in rows]
+    points = [
+        MethodPoint(arm.method, arm.group, row.before, row.after)
+        for arm, row in zip(arms, rows, strict=True)
+    ]
+    draw = figures.methods_lines if experiment.figure == "lines" else figures.methods_bars
+    _write(out / "figure.png", draw(points, png=True))
+    shown = [figure(draw(points), "Return after adaptation on the test tasks, 95 % intervals.")]
+    curves = {row.outcome.planned.arm.label: row.outcome.curve for row in rows}
+    if any(len(curve) > 1 for curve in curves.values()):
+        _write(out / "curves.png", figures.methods_over_updates(curves, png=True))
+        caption = "The same over meta-training. The score is that of the last point."
+        shown.append(figure(figures.methods_over_updates(curves), caption))
+    return shown
+
+
+def _run(row: Row) -> list[str]:
+    outcome, planned = row.outcome, row.outcome.planned
+    source = outcome.result.provenance
+    return [
+        planned.arm.label,
+        planned.preset,
+        str(len(source.seeds)),
+        f"{source.step:,}",
+        f"{outcome.updates_per_s:,.1f}",
+        f"{outcome.seconds:,.0f}",
+        str(outcome.folder),
+    ]
+
+
+def _facts(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """Where every run differs from its preset, and on what it was trained."""
+    facts = []
+    for row in rows:
+        planned = row.outcome.planned
+        before, after = to_json(preset(planned.preset).config), to_json(planned.config)
+        changes = "\n".join(differences(after, before)) or "the preset as it is"
+        sessions = json.dumps(read_sessions(row.outcome.folder), indent=2)
+        title = f"{planned.arm.label}: changes to {planned.preset}, versions and devices"
+        facts.append({"title": title, "text": f"{changes}\n\n{sessions}"})
+    return facts
+
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic_write(path) as file:
+        file.write(content)

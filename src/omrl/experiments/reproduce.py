@@ -1,0 +1,59 @@
+"""An experiment from its declaration to its page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omrl.experiments import page, rows, stages
+from omrl.experiments.declare import Experiment, Planned, Scale
+from omrl.experiments.rows import Row
+from omrl.experiments.stages import Workshop
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came out."""
+
+    rows: list[Row]
+    found: dict[str, Any]
+    """Contents of results.json."""
+
+
+def reproduce(
+    experiment: Experiment,
+    scale: Scale,
+    planned: Sequence[Planned],
+    out: Path,
+    data: str,
+    *,
+    cache: Path | None = None,
+    devices: Sequence[Any],
+    command: str,
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
+    quiet: bool = False,
+) -> Reproduction:
+    """Trains and evaluates what of `planned` is not yet, and writes all into the folder `out`.
+
+    Args:
+        planned: from `declare.plan`.
+        data: dataset of all runs: a folder, or bundled:NAME.
+        cache: where run folders are looked for and made; by default `out`.
+        say: is told what happens next.
+        quiet: no progress of the trainings.
+
+    Raises:
+        InputError: data that does not fit a run, told before any is trained.
+        Stopped: by SIGTERM or SIGINT; the same call goes on.
+    """
+    shop = Workshop(data, (cache or out) / "runs", devices, command, say, quiet)
+    problems = [stages.check(shop, each) for each in planned]
+    outcomes = [
+        stages.carry_out(shop, each, problem)
+        for each, problem in zip(planned, problems, strict=True)
+    ]
+    made = rows.make_rows(experiment, outcomes)
+    return Reproduction(made, page.write(out, experiment, scale, made, command))

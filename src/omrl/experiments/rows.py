@@ -1,0 +1,140 @@
+"""The table of an experiment: one row per arm, every number with its 95 % interval.
+
+Statistics are computed from the raw returns of all arms each time; nothing of them is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omrl import stats
+from omrl.config import to_json
+from omrl.experiments.declare import Experiment, Scale
+from omrl.experiments.stages import Outcome
+from omrl.results import describe, estimate_to_json
+from omrl.stats import Estimate
+
+STATISTICS = {"mean": stats.mean, "iqm": stats.iqm}
+
+
+@dataclass(frozen=True)
+class Row:
+    """The numbers of an arm."""
+
+    outcome: Outcome
+    before: Estimate
+    """Return before adaptation."""
+    after: Estimate
+    """After the last of the evaluation's numbers of rounds."""
+    improvement: Estimate
+    """after - before, paired."""
+    probability: Estimate | None
+    """That a run beats one of the reference method in the same group; None: it is that method, or
+    there is no such row."""
+    standard_error: Estimate
+    """Mean after adaptation with its standard error over seeds, as MACAW's paper has it."""
+
+
+def make_rows(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Row]:
+    """One row per outcome, in their order."""
+    return [_row(experiment, outcome, outcomes) for outcome in outcomes]
+
+
+def _row(experiment: Experiment, outcome: Outcome, outcomes: Sequence[Outcome]) -> Row:
+    statistic, arm = STATISTICS[experiment.statistic], outcome.planned.arm
+    before, after = _returns(outcome, 0), _returns(outcome, -1)
+    rivals = [
+        _returns(other, -1)
+        for other in outcomes
+        if arm.method != other.planned.arm.method == experiment.reference
+        and other.planned.arm.group == arm.group
+    ]
+    return Row(
+        outcome,
+        before=stats.bootstrap(before, statistic),
+        after=stats.bootstrap(after, statistic),
+        improvement=stats.improvement(after, before, statistic),
+        probability=stats.probability_of_improvement(after, rivals[0]) if rivals else None,
+        standard_error=stats.mean_standard_error(after),
+    )
+
+
+def _returns(outcome: Outcome, position: int) -> stats.Returns:
+    """[seed, task, episode] of the first (0) or last (-1) number of rounds."""
+    return outcome.result.shot(outcome.result.config.shots[position])
+
+
+# --- For a person ---
+
+
+def table(experiment: Experiment, rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells; columns that would be empty are left out."""
+    numbers = experiment.claim.numbers
+    columns = {
+        "method": [row.outcome.planned.arm.method for row in rows],
+        "": [row.outcome.planned.arm.group for row in rows],
+        "rounds": [str(row.outcome.result.config.shots[-1]) for row in rows],
+        "before": [str(row.before) for row in rows],
+        "after": [str(row.after) for row in rows],
+        "improvement": [str(row.improvement) for row in rows],
+        f"P(beats {experiment.reference})": [_probability(row) for row in rows],
+        "paper": [str(numbers.get(row.outcome.planned.arm.label, "")) for row in rows],
+    }
+    columns = {title: cells for title, cells in columns.items() if any(cells)}
+    return list(columns), [list(cells) for cells in zip(*columns.values(), strict=True)]
+
+
+def _probability(row: Row) -> str:
+    if row.probability is None:
+        return ""
+    return row.probability.shown(2)
+
+
+def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str]:
+    """What has to be read with the numbers, and what the paper says."""
+    results = [row.outcome.result for row in rows]
+    probabilities = [row.probability.method for row in rows if row.probability]
+    claim = experiment.claim
+    lines = [
+        f"{experiment.id}, scale {scale}",
+        *(line for part in range(3) for line in (describe(result)[part] for result in results)),
+        f"before, after: {rows[0].after.method}",
+        f"improvement: {rows[0].improvement.method}",
+        *probabilities,
+        f"paper: {claim.words} ({claim.source})",
+    ]
+    if claim.spread:
+        lines.append(f"± of the paper: {claim.spread}")
+    if experiment.deviates:
+        lines.append(f"deviates: {experiment.deviates}")
+    return list(dict.fromkeys(lines))
+
+
+# --- For a program ---
+
+
+def to_object(row: Row) -> dict[str, Any]:
+    """A row as JSON values."""
+    outcome, planned = row.outcome, row.outcome.planned
+    source = outcome.result.provenance
+    return {
+        "label": planned.arm.label,
+        "method": planned.arm.method,
+        "group": planned.arm.group,
+        "preset": planned.preset,
+        "run": str(outcome.folder),
+        "data_hash": outcome.data_hash,
+        "updates": source.step,
+        "seeds": list(source.seeds),
+        "tasks": outcome.result.task_indices.tolist(),
+        "evaluation": to_json(outcome.result.config),
+        "before": estimate_to_json(row.before),
+        "after": estimate_to_json(row.after),
+        "improvement": estimate_to_json(row.improvement),
+        "probability": row.probability and estimate_to_json(row.probability),
+        "standard_error": estimate_to_json(row.standard_error),
+        "seconds": outcome.seconds,
+        "updates_per_s": outcome.updates_per_s,
+    }

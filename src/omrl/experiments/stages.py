@@ -1,0 +1,172 @@
+"""The runs of an experiment, each trained and evaluated once, however often it is asked for.
+
+A training is found by what it is of: its folder is named by the hash of its whole config and of
+its data. So experiments that share a cache share their runs, a run that was killed goes on, and one
+whose settings changed is another run, beside the old one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from omrl import metatrain
+from omrl.checkpoint import Checkpoints
+from omrl.config import json_hash, to_json
+from omrl.data.store import are_tasks_of
+from omrl.envs import registry
+from omrl.errors import InputError, Stopped
+from omrl.experiments.declare import Planned
+from omrl.logs import read_log
+from omrl.metatrain import Problem
+from omrl.presets import RunRecord
+from omrl.results import EvalResult
+from omrl.runs import open_run
+from omrl.train import num_updates
+
+ADDRESS = 12
+"""Hexadecimal digits of a hash in the name of a folder."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An arm that is trained and evaluated."""
+
+    planned: Planned
+    folder: Path
+    """Of the run."""
+    data_hash: str
+    result: EvalResult
+    curve: tuple[EvalResult, ...]
+    """The run's own evaluations, during training and after it."""
+    seconds: float
+    """That training took, compilation and the run's own evaluations included."""
+    updates_per_s: float
+    """Of each seed, all trained together; median of the log."""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where and how runs are made; none of it decides what comes out."""
+
+    data: str
+    """Dataset: a folder, or bundled:NAME."""
+    runs: Path
+    """Folder of the run folders."""
+    devices: Sequence[Any]
+    command: str
+    say: Callable[[str], None]
+    """Is told what happens next."""
+    quiet: bool = False
+    """No progress of the training."""
+
+
+def check(shop: Workshop, planned: Planned) -> Problem:
+    """Opens the data of a run. Raises `InputError` for whatever would stop it later."""
+    problem = metatrain.open_problem(planned.config, shop.data)
+    env = registry.make(planned.config.env)
+    if planned.arm.split_of and not are_tasks_of(env, problem.dataset.manifest.tasks):
+        raise InputError(
+            f"{shop.data}: its tasks are not those of {env.spec.id}, which the tasks of "
+            f"{planned.arm.split_of} are numbered by; give data of the listed tasks"
+        )
+    return problem
+
+
+def address(planned: Planned, problem: Problem) -> str:
+    """The name of the folder that holds the run."""
+    of = {"config": to_json(planned.config), "data": problem.data_hash}
+    return f"{planned.preset}-{json_hash(of)[:ADDRESS]}"
+
+
+def carry_out(shop: Workshop, planned: Planned, problem: Problem) -> Outcome:
+    """Trains what is not trained yet, evaluates what is not evaluated yet.
+
+    Raises what `metatrain.start` does; what was done by then is found again at the next call.
+    """
+    folder = shop.runs / address(planned, problem)
+    updates = _train(shop, planned, folder)
+    result = _evaluate(shop, planned, folder, updates)
+    own = [EvalResult.load(path) for path in sorted(folder.glob("eval/step-*.npz"))]
+    log = read_log(folder)
+    return Outcome(
+        planned,
+        folder,
+        problem.data_hash,
+        result,
+        tuple(each for each in own if each.config == planned.config.eval),
+        seconds=max((row["seconds"] for row in log), default=0.0),
+        updates_per_s=median([r["steps_per_s"] for r in log if "steps_per_s" in r] or [0.0]),
+    )
+
+
+def _train(shop: Workshop, planned: Planned, folder: Path) -> int:
+    """The number of updates that the run in `folder` has made: all of them."""
+    label = planned.arm.label
+    how: dict[str, Any] = {
+        "command": shop.command,
+        "devices": shop.devices,
+        "report": lambda text: None,
+        "quiet": shop.quiet,
+    }
+    _clear_stillborn(folder)
+    with told_to_repeat():
+        if not folder.exists():
+            steps, seeds = planned.config.algo.steps, planned.config.train.seeds
+            shop.say(f"{label}: meta-training {steps:,} updates, {seeds} seeds, in {folder}")
+            metatrain.start(planned.config, shop.data, folder, **how)
+        record = metatrain.read_record(open_run(folder))
+        done, total = _updates_made(folder), _updates_wanted(record)
+        if done < total:
+            shop.say(f"{label}: going on in {folder} from update {done:,} of {total:,}")
+            metatrain.go_on(folder, data=Path(shop.data), **how)
+    return total
+
+
+def _evaluate(shop: Workshop, planned: Planned, folder: Path, updates: int) -> EvalResult:
+    config = planned.evaluation
+    name = f"step-{updates:08d}"
+    if config != planned.config.eval:
+        name = f"{config.protocol}-{json_hash(to_json(config))[:8]}-{updates:08d}"
+    path = folder / "eval" / f"{name}.npz"
+    if not path.exists():
+        shop.say(f"{planned.arm.label}: evaluating {folder}")
+        trained = metatrain.load_trained(folder, shop.devices, shots=config.shots)
+        metatrain.evaluate_trained(trained, shop.data, config).save(path)
+    return EvalResult.load(path)
+
+
+def _clear_stillborn(folder: Path) -> None:
+    """Removes a run folder that a kill left before anything of the run was in it."""
+    if folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir()):
+        shutil.rmtree(folder)
+
+
+def _updates_made(folder: Path) -> int:
+    """Of the newest checkpoint."""
+    run = open_run(folder)
+    if not run.checkpoints.is_dir():
+        return 0
+    checkpoints = Checkpoints(run.checkpoints, read_only=True)
+    steps = checkpoints.steps
+    checkpoints.close()
+    return steps[-1] if steps else 0
+
+
+def _updates_wanted(record: RunRecord) -> int:
+    return num_updates(metatrain.build(record.run, record.spec))
+
+
+@contextmanager
+def told_to_repeat() -> Iterator[None]:
+    """Has a stopped training say how an experiment goes on."""
+    try:
+        yield
+    except Stopped as stopped:
+        what, _, _ = str(stopped).partition("; ")
+        raise Stopped(stopped.code, f"{what}; repeat the command to go on") from None

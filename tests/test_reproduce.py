@@ -1,0 +1,212 @@
+"""`omrl reproduce` from data to page, at the smallest sizes; stopped and killed on the way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tiny_study
+from omrl import metatrain
+from omrl.cli import collect, main
+from omrl.cli import reproduce as command
+from omrl.data.collect.presets import named_config
+from omrl.errors import InputError, Stopped
+from omrl.experiments import registry, stages
+from omrl.logs import read_log
+from omrl.results import EvalResult
+from tiny_study import STUDY
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch):
+    monkeypatch.setattr(registry, "EXPERIMENTS", {STUDY.id: STUDY})
+
+
+def reproduce(capsys, data: Path, out: Path, *options: object) -> str:
+    """Standard output of the command, which has to succeed."""
+    arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--out", out, "--data", data]
+    code = main([str(part) for part in [*arguments, "--device", "cpu", *options]])
+    output = capsys.readouterr()
+    assert code == 0, output.err
+    return output.out
+
+
+def forbid_training(monkeypatch) -> None:
+    def refuse(*_, **__):
+        raise AssertionError("nothing is to be trained")
+
+    monkeypatch.setattr(metatrain, "start", refuse)
+    monkeypatch.setattr(metatrain, "go_on", refuse)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, cheetah_data) -> Path:
+    """The folder of the whole study; not to be changed."""
+    out = tmp_path_factory.mktemp("study") / "done"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "EXPERIMENTS", {STUDY.id: STUDY})
+        arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--out", str(out)]
+        arguments += ["--data", str(cheetah_data), "--device", "cpu", "--quiet", "--json"]
+        assert main(arguments) == 0
+    return out
+
+
+def returns(out: Path) -> dict[str, np.ndarray]:
+    return {path.stem: EvalResult.load(path).returns for path in (out / "results").iterdir()}
+
+
+def test_a_study_from_data_to_page(done, cheetah_run):
+    found = json.loads((done / "results.json").read_text())
+    labels = [row["label"] for row in found["rows"]]
+    assert labels == ["MACAW", "MACAW, one trajectory", "BC"]
+    first, second, third = found["rows"]
+    # One training, two evaluations.
+    assert first["run"] == second["run"]
+    assert len(list((done / "runs").iterdir())) == 2
+    assert second["evaluation"]["context_unit"] == "trajectories"
+    assert (third["updates"], third["seeds"]) == (3, [0, 1])
+    # Cloning does not adapt.
+    assert third["improvement"]["low"] == third["improvement"]["high"] == 0.0
+    assert third["probability"] is not None
+    files = {str(path.relative_to(done)) for path in done.iterdir()}
+    assert files == {"runs", "results", "table.md", "results.json", "figure.png", "page.html"}
+    assert returns(done).keys() == {"macaw", "macaw-one-trajectory", "bc"}
+    # The same run by hand.
+    by_hand = EvalResult.load(cheetah_run / "eval" / "step-00000003.npz")
+    np.testing.assert_array_equal(returns(done)["macaw"], by_hand.returns)
+
+
+def test_what_is_done_is_not_done_again(capsys, monkeypatch, done, cheetah_data, tmp_path):
+    forbid_training(monkeypatch)
+    printed = reproduce(capsys, cheetah_data, tmp_path / "again", "--cache", done)
+    assert printed.startswith("| ")
+    header, _, *rows = [line for line in printed.splitlines() if line.startswith("|")]
+    assert "improvement" in header
+    assert len(rows) == 3
+    assert "paper: Nothing. (no paper)" in printed
+    assert "page.html" in printed
+    assert not (tmp_path / "again" / "runs").exists()
+    for label, values in returns(tmp_path / "again").items():
+        np.testing.assert_array_equal(values, returns(done)[label])
+
+
+def test_a_changed_setting_is_another_run(capsys, monkeypatch, done, cheetah_data, tmp_path):
+    started = []
+
+    def start(config, data, folder, **_):
+        started.append((config.train.seeds, folder))
+        raise InputError("as expected")
+
+    monkeypatch.setattr(metatrain, "start", start)
+    arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--out", str(tmp_path / "out")]
+    arguments += ["--data", str(cheetah_data), "--cache", str(done), "--seeds", "3"]
+    assert main([*arguments, "--only", "BC", "--device", "cpu"]) == 2
+    ((seeds, folder),) = started
+    assert seeds == 3
+    assert folder.parent == done / "runs"
+    assert folder.name.startswith("bc-cheetah-vel-")
+    assert not folder.exists()
+
+
+def test_an_evaluation_that_was_lost_is_made_again(
+    capsys, monkeypatch, done, cheetah_data, tmp_path
+):
+    forbid_training(monkeypatch)
+    cache = shutil.copytree(done, tmp_path / "cache")
+    (run,) = cache.glob("runs/bc-*")
+    (run / "eval" / "step-00000003.npz").unlink()
+    reproduce(capsys, cheetah_data, cache, "--only", "BC")
+    np.testing.assert_array_equal(returns(cache)["bc"], returns(done)["bc"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("preset", "step"), [("macaw-cheetah-vel", 0), ("bc-cheetah-vel", 2)])
+def test_a_killed_study_goes_on_where_it_was(
+    capsys, monkeypatch, done, cheetah_data, tmp_path, preset, step
+):
+    """The same returns as never killed; the run that was done is left alone."""
+    program = Path(tiny_study.__file__)
+    out = tmp_path / "killed"
+    arguments = [sys.executable, str(program), str(cheetah_data), str(out), preset, str(step)]
+    killed = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (run,) = out.glob(f"runs/{preset}-*")
+    assert stages._updates_made(run) == step
+    assert not (out / "results.json").exists()
+    reproduce(capsys, cheetah_data, out)
+    # One line for every time that it was trained.
+    sessions = {p.name: (p / "command.txt").read_text().count("\n") for p in out.glob("runs/*")}
+    assert sessions == {path.name: 2 if path == run else 1 for path in out.glob("runs/*")}
+    assert [row["step"] for row in read_log(run) if "evaluation" in row] == [3]
+    for label, values in returns(out).items():
+        np.testing.assert_array_equal(values, returns(done)[label])
+
+
+def test_a_folder_that_a_kill_left_empty_is_no_obstacle(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".config.json.1234.tmp").write_text("{")
+    stages._clear_stillborn(folder)
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    stages._clear_stillborn(folder)
+    assert folder.exists()
+
+
+def test_who_stops_it_is_told_how_it_goes_on(capsys, monkeypatch, cheetah_data, tmp_path):
+    def stop(*_, **__):
+        raise Stopped(
+            143, "stopped by SIGTERM after 2 updates, which are saved; go on with --resume"
+        )
+
+    monkeypatch.setattr(metatrain, "start", stop)
+    arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--out", str(tmp_path / "out")]
+    assert main([*arguments, "--data", str(cheetah_data), "--device", "cpu", "--quiet"]) == 143
+    error = capsys.readouterr().err
+    assert "after 2 updates, which are saved; repeat the command to go on" in error
+
+
+def test_data_that_does_not_fit_is_told_before_anything_is_trained(
+    capsys, monkeypatch, cheetah_data, tmp_path
+):
+    forbid_training(monkeypatch)
+    arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--out", str(tmp_path / "out")]
+    assert main([*arguments, "--data", str(tmp_path), "--device", "cpu", "--quiet"]) == 2
+    assert capsys.readouterr().err.startswith("omrl: error: ")
+
+
+# --- Data that is collected first ---
+
+
+def test_data_of_a_scale_is_collected_once(monkeypatch, tmp_path):
+    collected = []
+
+    def run(config, folder, *, command, resume, device):
+        collected.append((config, command, resume, device))
+        folder.mkdir(parents=True)
+
+    monkeypatch.setattr(collect, "run", run)
+    setting = replace(STUDY.scales["gpu"], data="cheetah-vel-random")
+    study = replace(STUDY, scales={"gpu": setting})
+    options = command.ReproduceOptions("gpu", tmp_path / "out", cache=tmp_path / "cache")
+    said: list[str] = []
+    folder = Path(command._data(study, options, said.append))
+    assert folder.parent == tmp_path / "cache" / "data"
+    assert folder.name.startswith("cheetah-vel-random-")
+    assert said == [f"collecting {folder}"]
+    assert command._data(study, options, said.append) == str(folder)
+    config = named_config("cheetah-vel-random")
+    assert collected == [(config, collect.canonical_command(config), False, "auto")]
+    folder.rename(folder.with_name(folder.name + ".partial"))
+    command._data(study, options, said.append)
+    assert collected[1][2] is True
+    assert said[-1] == f"going on with {folder}"
