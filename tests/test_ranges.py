@@ -129,6 +129,7 @@ OPTIONS = {
     "adapt {run} --context {data} --out {out}": ["--rounds -1", "--seed -1", "--context-seed -1"],
     "demo --out {out}": ["--episodes 0", "--steps 0"],
     "bench macaw": ["--seeds 0", "--seconds nan", "--repeats 0"],
+    "bench mt_awr": ["--seeds 0", "--seconds 0"],
     "bench envs": ["--seconds 0", "--sizes 0", "--sizes"],
     "data slice {data} {out}": ["--every 0"],
     "envs render point-robot/oyster-v1 --out {out}.gif": ["--width 0", "--seed -1", "--steps 0"],

@@ -15,14 +15,23 @@ import optax
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_losses import Meta
+from omrl.algos.registry import AlgoConfig, build
 from omrl.chunk import Layout, init_states, place, train_chunk
 from omrl.data.device import DeviceData
 from omrl.data.sample import BatchSpec
 from omrl.nets.mlp import num_parameters
+from omrl.presets import preset
 from omrl.types import Spec
 
 NUM_TASKS, NUM_ROWS, EPISODE = 35, 20_000, 200
-SPEC = Spec(obs_dim=20, act_dim=6, num_train_tasks=NUM_TASKS, horizon=EPISODE)
+SPEC = Spec(
+    obs_dim=20,
+    act_dim=6,
+    num_train_tasks=NUM_TASKS,
+    horizon=EPISODE,
+    obs_mean=(0.0,) * 20,
+    obs_std=(1.0,) * 20,
+)
 CONFIG = MacawConfig(
     offset=True,
     inner_lr_per="tensor",
@@ -56,11 +65,7 @@ def bench_macaw(
     devices: Sequence[Any], *, seeds: int = 1, seconds: float = 2.0, repeats: int = 5
 ) -> MacawBench:
     """Times chunks of at least `seconds` each, after one to warm up."""
-    run = Chunks(CONFIG, devices, seeds)
-    compile_s = run.measure(0)
-    length = max(1, int(4 / run.measure(4) * seconds))
-    length = min(4096, max(1, int(length / run.measure(length) * seconds)))
-    speeds = [length * seeds / run.measure(length) for _ in range(repeats)]
+    compile_s, speeds = _speeds(CONFIG, devices, seeds, seconds, repeats)
     shapes = jax.eval_shape(Macaw(CONFIG, SPEC).init, jax.random.PRNGKey(0)).meta
     return MacawBench(
         device=f"{len(devices)} x {devices[0].device_kind}",
@@ -73,11 +78,67 @@ def bench_macaw(
     )
 
 
+BASELINES = {"mt_awr": "mt-awr-cheetah-vel", "meta_bc": "meta-bc-cheetah-vel"}
+"""By the name of an algorithm the preset whose updates are timed."""
+
+
+@dataclass(frozen=True)
+class UpdatesBench:
+    """Speed of the updates of an algorithm."""
+
+    algorithm: str
+    preset: str
+    device: str
+    seeds: int
+    parameters: int
+    """Of one seed: all that its state holds beside that of the optimiser."""
+    updates_per_s: float
+    """Summed over the seeds; the median of the repeats."""
+    repeats: list[float]
+    compile_s: float
+
+
+def bench_updates(
+    name: str,
+    devices: Sequence[Any],
+    *,
+    seeds: int = 1,
+    seconds: float = 2.0,
+    repeats: int = 5,
+) -> UpdatesBench:
+    """Times the updates of the algorithm `name` of `BASELINES`, at the sizes of its preset, as
+    `bench_macaw` does."""
+    config = preset(BASELINES[name]).config.algo
+    compile_s, speeds = _speeds(config, devices, seeds, seconds, repeats)
+    state = jax.eval_shape(build(config, SPEC).init, jax.random.PRNGKey(0))
+    return UpdatesBench(
+        algorithm=name,
+        preset=BASELINES[name],
+        device=f"{len(devices)} x {devices[0].device_kind}",
+        seeds=seeds,
+        parameters=num_parameters(state._replace(step=None, opt=None)),
+        updates_per_s=float(np.median(speeds)),
+        repeats=speeds,
+        compile_s=compile_s,
+    )
+
+
+def _speeds(
+    config: AlgoConfig, devices: Sequence[Any], seeds: int, seconds: float, repeats: int
+) -> tuple[float, list[float]]:
+    """Seconds to compile, and updates per second of all seeds in every repeat."""
+    run = Chunks(config, devices, seeds)
+    compile_s = run.measure(0)
+    length = max(1, int(4 / run.measure(4) * seconds))
+    length = min(4096, max(1, int(length / run.measure(length) * seconds)))
+    return compile_s, [length * seeds / run.measure(length) for _ in range(repeats)]
+
+
 class Chunks:
     """A training program with its state."""
 
-    def __init__(self, config: MacawConfig, devices: Sequence[Any], seeds: int):
-        self.algorithm = Macaw(config, SPEC)
+    def __init__(self, config: AlgoConfig, devices: Sequence[Any], seeds: int):
+        self.algorithm = build(config, SPEC)
         (self.stage,) = self.algorithm.stages()
         self.layout = Layout.of(devices, seeds)
         self.seeds = np.arange(seeds)

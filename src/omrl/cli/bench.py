@@ -1,4 +1,4 @@
-"""`omrl bench macaw | envs | data`: speed of training, of environments, of large data, here."""
+"""`omrl bench macaw | mt_awr | meta_bc | envs | data`: speed of training, environments, data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Seconds = Annotated[float, Range(0.001, 3600)]
 
 
 @dataclass(frozen=True)
-class MacawOptions:
+class UpdatesOptions:
     """Measure the speed of meta-training."""
 
     seeds: Size = 1
@@ -61,18 +61,22 @@ class DataOptions:
     """Print one JSON object."""
 
 
-NAMES = ("macaw", "envs", "data")
+BASELINES = ("mt_awr", "meta_bc")
+"""What `bench_updates` measures."""
+NAMES = ("macaw", *BASELINES, "envs", "data")
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    """`omrl bench macaw|envs|data …`."""
+    """`omrl bench macaw|mt_awr|meta_bc|envs|data …`."""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         print(f"usage: omrl bench {'|'.join(NAMES)} …; omrl bench NAME --help tells more")
         if not arguments:
             raise InputError(f"say what to measure: omrl bench {'|'.join(NAMES)}")
     elif name == "macaw":
-        macaw(parse(MacawOptions, "bench macaw", rest))
+        macaw(parse(UpdatesOptions, "bench macaw", rest))
+    elif name in BASELINES:
+        updates(name, parse(UpdatesOptions, f"bench {name}", rest))
     elif name == "envs":
         envs(parse(EnvsOptions, "bench envs", rest))
     elif name == "data":
@@ -142,7 +146,7 @@ def envs(options: EnvsOptions) -> None:
         )
 
 
-def macaw(options: MacawOptions) -> None:
+def macaw(options: UpdatesOptions) -> None:
     """Print meta-steps per second."""
     from omrl.bench import bench_macaw
 
@@ -159,4 +163,25 @@ def macaw(options: MacawOptions) -> None:
         f"macaw on {result.device}, {result.seeds} seed(s), {result.parameters:,} parameters: "
         f"{result.meta_steps_per_s:,.1f} meta-steps/s (compiled in {result.compile_s:.1f} s; "
         f"differs from the plain form by {result.plain_form_difference:.1e} of its movement)"
+    )
+
+
+def updates(name: str, options: UpdatesOptions) -> None:
+    """Print updates per second of another algorithm."""
+    from omrl.bench import bench_updates
+
+    result = bench_updates(
+        name,
+        options.compute.resolve(),
+        seeds=options.seeds,
+        seconds=options.seconds,
+        repeats=options.repeats,
+    )
+    if options.json:
+        print_json(dataclasses.asdict(result))
+        return
+    print(
+        f"{name} on {result.device}, {result.seeds} seed(s), {result.parameters:,} parameters of "
+        f"{result.preset}: {result.updates_per_s:,.1f} updates/s (compiled in "
+        f"{result.compile_s:.1f} s)"
     )
