@@ -25,6 +25,7 @@ from fake_results import make_result
 from omrl import bundle, runs
 from omrl.cli import data_info
 from omrl.config import parse_json
+from omrl.curve import Curve
 from omrl.data import info
 from omrl.data.collect.results import AGENTS, FinalAgents, KeptPolicies, agents_file
 from omrl.data.collect.storage import NAME as CHECKPOINT
@@ -41,6 +42,7 @@ from omrl.errors import InputError
 from omrl.export import export_policy, load_policy
 from omrl.logs import read_log
 from omrl.results import EvalResult, table
+from omrl.simulate import Labels
 from toy import ToyConfig
 
 # A damaged archive is closed by the garbage collector where numpy and zipfile leave it open.
@@ -97,6 +99,16 @@ def of_unfinished(folder: Path) -> Damageable:
 def of_evaluation(folder: Path) -> Damageable:
     file = make_result().save(folder / "given.npz")
     return Damageable(file, lambda: table(EvalResult.load(file)))
+
+
+def of_curve(folder: Path) -> Damageable:
+    labels, file = Labels((0,), (3, 4), (0, 2), 2), folder / "finetune.npz.unfinished"
+    Curve.of(labels, ("x_velocity",), 5).save(file, "mine")
+
+    def read() -> None:
+        assert not Curve.of(labels, ("x_velocity",), 5).take_over(file, "mine")
+
+    return Damageable(file, read)
 
 
 def of_policy(suffix: str) -> Callable[[Path], Damageable]:
@@ -219,6 +231,7 @@ KINDS: dict[str, Callable[[Path], Damageable]] = {
     "statistics": of_statistics,
     "unfinished": of_unfinished,
     "evaluation": of_evaluation,
+    "curve": of_curve,
     "policy": of_policy(".safetensors"),
     "policy-json": of_policy(".json"),
     "log": of_log,
@@ -270,7 +283,7 @@ def damage_everywhere(damaged: Damageable, count: int, last: int = 0) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_damaged_bytes(tmp_path, name):
-    archive = name in ("evaluation", "collection", "agents", "npz")
+    archive = name in ("evaluation", "curve", "collection", "agents", "npz")
     # Of an archive, the directory is at the end.
     damage_everywhere(KINDS[name](tmp_path), 25, 100 if archive else 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -85,8 +86,12 @@ STATES = State(jnp.full(2, 11, jnp.int32), jnp.array([[0.3, -0.2], [-0.5, 0.9]])
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory) -> Dataset:
+    return write_walks(tmp_path_factory.mktemp("data") / "walks")
+
+
+def write_walks(path: Path) -> Dataset:
     """Random walks; task 91 does not know its oracle."""
-    writer = create(tmp_path_factory.mktemp("data") / "walks", ENV, command="test")
+    writer = create(path, ENV, command="test")
     for index in TASKS:
         rng = np.random.default_rng(index)
         shape = (EPISODES_OF_DATA, HORIZON, 2)
@@ -369,8 +374,7 @@ def test_a_finished_episode_counts_no_more():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"protocol": "explore"}, "protocol: 'explore' is not available; use given or zero-shot"),
-        ({"protocol": "finetune"}, "use given or zero-shot"),
+        ({"protocol": "explore"}, "'explore' is not available; use given, zero-shot, finetune"),
         ({"protocol": "zero-shot"}, "it has only"),
         ({"shots": (1, 0)}, "ascending"),
         ({"shots": ()}, "ascending"),

@@ -19,11 +19,12 @@ def equal(left: EvalResult, right: EvalResult) -> bool:
     return (
         all(getattr(left, name) == getattr(right, name) for name in plain[:2])
         and left.traces.keys() == right.traces.keys()
+        and np.array_equal(left.env_steps, right.env_steps)
         and all(np.array_equal(left.traces[name], right.traces[name]) for name in left.traces)
         and all(
             np.array_equal(getattr(left, name), getattr(right, name), equal_nan=True)
             for name in names
-            if name not in plain
+            if name not in (*plain, "env_steps")
         )
     )
 

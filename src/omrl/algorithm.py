@@ -5,6 +5,8 @@ That knowledge is a pytree, `Task`, so one trainer and one evaluator serve every
 * `init` makes the meta-trained `State` of one seed. It must be a pure function of the key.
 * A `Stage` says what one update reads and does; `train.py` samples, loops, shards and saves.
 * `begin`, `adapt`, `observe` and `act` are meta-test: the evaluator and the exporter call them.
+* `begin_tuning`, `tune` and `tuned` go on learning online from an adapted task, where a method can:
+  `omrl.finetune` calls them.
 
 An algorithm is a frozen dataclass of `(config, spec)`: static, hashable, final. All that changes is
 in `State`, which has an int32 scalar field `step` counting updates. No key lives in `State`: the
@@ -16,12 +18,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from jaxtyping import Array, Float
 
 from omrl.data.sample import BatchSpec
+from omrl.errors import InputError
 from omrl.nets.mlp import Dense
+from omrl.tuning import OF_THE_ALGORITHM, FinetuneConfig
 from omrl.types import Batch, Key, Metrics, Spec, Step
 
 State = TypeVar("State")
@@ -82,3 +86,38 @@ class Algorithm(abc.ABC, Generic[State, Task]):
     def policy_layers(self, state: State, task: Task) -> tuple[Dense, ...]:
         """What the deterministic `act` is made of, for export: ReLU between the layers, tanh behind
         the last, observations standardised where `config.normalize_obs` says so."""
+
+    # --- Learning on online: optional ---
+
+    def for_tuning(self, settings: FinetuneConfig) -> Algorithm[State, Task]:
+        """The algorithm whose tuning follows those of `settings` that are `OF_THE_ALGORITHM`.
+
+        By default it learns in its own way: `InputError` where they ask for another one.
+        """
+        settings.check_left_alone(OF_THE_ALGORITHM, type(self).__name__)
+        return self
+
+    def begin_tuning(self, state: State, task: Task, key: Key) -> Any:
+        """`Tuning`: the adapted `task` as what goes on learning online, with fresh optimisers if
+        adapting had none. `InputError` for a method that cannot."""
+        self._cannot_tune()
+
+    def tune(self, state: State, tuning: Any, batch: Batch, key: Key) -> Any:
+        """`tuning` after one gradient step, value and policy both, on a batch with leaves
+        [sample, ...]; same tree, shapes, dtypes."""
+        self._cannot_tune()
+
+    def tune_value(self, state: State, tuning: Any, batch: Batch, key: Key) -> Any:
+        """The value's half of `tune`, where there are more steps on the one than on the other."""
+        self._cannot_tune(" with separate steps; leave finetune.interleaved on")
+
+    def tune_policy(self, state: State, tuning: Any, batch: Batch, key: Key) -> Any:
+        """The policy's half of `tune`."""
+        self._cannot_tune(" with separate steps; leave finetune.interleaved on")
+
+    def tuned(self, state: State, tuning: Any) -> Task:
+        """The `Task` for `act` and `policy_layers`, not to be adapted any more."""
+        self._cannot_tune()
+
+    def _cannot_tune(self, how: str = "; use protocol given or zero-shot") -> NoReturn:
+        raise InputError(f"{type(self).__name__} cannot go on learning online{how}")

@@ -30,7 +30,7 @@ from omrl.types import Batch
 if TYPE_CHECKING:
     from omrl.data.store import Dataset
 
-_STREAMS = ("context", "adapt", "act")
+_STREAMS = ("context", "adapt", "act", "collect", "tune")
 """Uses of randomness that must not share keys."""
 
 
@@ -47,6 +47,8 @@ class Contexts:
     description: str
     """`EvalConfig.context` of the config it was drawn for."""
     seed: int
+    discount: float
+    """Of `Batch.mc_return`."""
     spec_hash: str
     dataset: str
     dataset_hash: str
@@ -99,7 +101,7 @@ def draw_contexts(
     tasks = config.task_indices(env)
     records = [dataset.manifest.record(index) for index in tasks]
     batch = None
-    if config.protocol == "given":
+    if config.protocol != "zero-shot":
         per_task = [task_contexts(dataset, config, index, seeds, discount) for index in tasks]
         batch = jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *per_task)
     return Contexts(
@@ -108,6 +110,7 @@ def draw_contexts(
         tasks=tasks,
         description=config.context,
         seed=config.context_seed,
+        discount=discount,
         spec_hash=env.spec.hash,
         dataset=bundled.label(dataset.path),
         dataset_hash=dataset.manifest.hash,

@@ -81,6 +81,7 @@ def _image(draw: Callable[..., Figure]) -> Callable[..., bytes]:
 def per_task_bars(result: EvalResult) -> Figure:
     """Return per task: before, after the last shot, behaviour, oracle; error bars over seeds."""
     shots = dict.fromkeys((result.config.shots[0], result.config.shots[-1]))
+    colours = {result.shot_name(rounds): _colour(result, rounds) for rounds in shots}
     bars = {result.shot_name(rounds): result.shot(rounds).mean(2) for rounds in shots}
     bars |= {name: result.baseline(name)[None] for name in ("behaviour", "oracle")}
     bars = {name: values for name, values in bars.items() if np.isfinite(values).all()}
@@ -90,7 +91,7 @@ def per_task_bars(result: EvalResult) -> Figure:
     for number, (name, values) in enumerate(bars.items()):
         position = np.arange(len(order)) + (number - (len(bars) - 1) / 2) * width
         spread = values[:, order].std(0, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0
-        colour = COLOURS.get(name, COLOURS["after"])
+        colour = colours.get(name) or COLOURS[name]
         axes.bar(position, values[:, order].mean(0), width, spread, color=colour, label=name)
     names = ", ".join(map(_with_unit, parameter_names(result.provenance.task_names)))
     labels = [_label(result, task) for task in order]
@@ -116,11 +117,26 @@ def adaptation_curve(result: EvalResult) -> Figure:
         color=COLOURS["after"],
         label="mean and 95 % interval",
     )
-    for name in ("random", "behaviour", "oracle"):
-        value = result.baseline(name).mean()
-        if np.isfinite(value):
-            axes.axhline(value, color=COLOURS[name], linestyle="--", linewidth=1, label=name)
+    _baselines(axes, result)
     axes.set(xlabel="adaptation rounds", ylabel=RETURN_LABEL, xticks=shots)
+    _legend(axes, 5)
+    return figure
+
+
+@_image
+def finetuning_curve(result: EvalResult) -> Figure:
+    """Return over environment steps online: mean with its interval, every task, baselines."""
+    figure, axes = _panel()
+    steps, estimates = zip(*result.curve(), strict=True)
+    assert result.env_steps is not None
+    for task in range(len(result.task_indices)):
+        label = "each task" if task == 0 else None
+        of_task = result.env_steps[:, task].mean(0), result.returns[:, task].mean((0, 2))
+        axes.plot(*of_task, color="#cccccc", linewidth=1, zorder=1, label=label)
+    _interval_line(axes, steps, estimates, color=COLOURS["after"], label="mean and 95 % interval")
+    _baselines(axes, result)
+    axes.set(xlabel="environment steps online, per task", ylabel=RETURN_LABEL)
+    _thousands(axes)
     _legend(axes, 5)
     return figure
 
@@ -136,8 +152,8 @@ def speed_over_time(result: EvalResult) -> Figure:
     for panel, task in zip(grid, chosen, strict=True):
         for rounds in dict.fromkeys((shots[0], shots[-1])):
             name = result.shot_name(rounds)
-            speed = trace[:, task, shots.index(rounds)].mean(0)
-            panel.plot(seconds, speed, color=COLOURS.get(name, COLOURS["after"]), label=name)
+            speed = trace[:, task, result.config.points.index(rounds)].mean(0)
+            panel.plot(seconds, speed, color=_colour(result, rounds), label=name)
         if "target_velocity" in result.provenance.task_names:
             column = result.provenance.task_names.index("target_velocity")
             target = result.task_parameters[task, column]
@@ -158,7 +174,7 @@ def return_over_updates(results: Sequence[EvalResult]) -> Figure:
         name = results[0].shot_name(rounds)
         estimates = [stats.bootstrap(result.shot(rounds), stats.mean) for result in results]
         steps = [result.provenance.step for result in results]
-        colour = COLOURS.get(name, COLOURS["after"])
+        colour = _colour(results[0], rounds)
         _interval_line(axes, steps, estimates, color=colour, label=name)
     for name in ("behaviour", "oracle"):
         value = results[-1].baseline(name).mean()
@@ -337,7 +353,7 @@ def _outer_labels(figure: Figure, horizontal: str, vertical: str) -> None:
 
 def _interval_line(
     axes: Axes,
-    positions: Sequence[int],
+    positions: Sequence[int | float],
     estimates: Sequence[stats.Estimate],
     *,
     color: str,
@@ -348,6 +364,20 @@ def _interval_line(
     )
     low, high = [e.low for e in estimates], [e.high for e in estimates]
     axes.fill_between(positions, low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def _colour(result: EvalResult, rounds: int) -> str:
+    """Of a shot: one colour for what is before adaptation or before going online, where there is
+    something behind it."""
+    is_before = rounds == 0 and result.config.protocol != "zero-shot"
+    return COLOURS["before" if is_before else "after"]
+
+
+def _baselines(axes: Axes, result: EvalResult) -> None:
+    for name in ("random", "behaviour", "oracle"):
+        value = result.baseline(name).mean()
+        if np.isfinite(value):
+            axes.axhline(value, color=COLOURS[name], linestyle="--", linewidth=1, label=name)
 
 
 def _thousands(axes: Axes) -> None:

@@ -26,7 +26,7 @@ from omrl.data.store import open_for_training, with_tasks_of
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
-from omrl.evaluate import check_traces, evaluate
+from omrl.evaluate import AS_FITS, How, check_traces, evaluate
 from omrl.presets import RunConfig, RunRecord
 from omrl.protocol import EvalConfig
 from omrl.results import EvalResult
@@ -281,7 +281,7 @@ def _evaluator(
 ) -> Callable[[Any, int], dict[str, float]]:
     """Evaluates, keeps the raw returns in the run folder, and tells the means."""
     config = record.run
-    algorithm = build(config, record.spec, shots=config.eval.shots)
+    algorithm = build(config, record.spec, shots=config.eval.rounds)
 
     def evaluate_states(states: Any, step: int) -> dict[str, float]:
         result = evaluate(algorithm, states, problem.env, contexts, config.eval)
@@ -345,7 +345,7 @@ def load_trained(
         return _load_bundle(folder, step, shots)
     run = open_run(folder)
     record = read_record(run)
-    algorithm = build(record.run, record.spec, shots=(*record.run.eval.shots, *shots))
+    algorithm = build(record.run, record.spec, shots=(*record.run.eval.rounds, *shots))
     layout = Layout.of((devices or resolve_devices("auto"))[:1], record.run.train.seeds)
     states, step = load_states(run, algorithm, record.run.train, layout, step)
     env = registry.make(record.run.env)
@@ -357,14 +357,17 @@ def _load_bundle(folder: Path, step: int | None, shots: Sequence[int]) -> Traine
     record, held_step = held.manifest.record, held.manifest.step
     if step not in (None, held_step):
         raise InputError(f"{folder}: no checkpoint {step}; a bundle has one, {held_step}")
-    algorithm = build(record.run, record.spec, shots=(*record.run.eval.shots, *shots))
+    algorithm = build(record.run, record.spec, shots=(*record.run.eval.rounds, *shots))
     states = held.states(jax.eval_shape(algorithm.init, jax.random.PRNGKey(0)))
     env = registry.make(record.run.env)
     return Trained(record, algorithm, states, held_step, env, bundled.label(folder))
 
 
 def evaluate_trained(
-    trained: Trained, data: str | Path | None = None, config: EvalConfig | None = None
+    trained: Trained,
+    data: str | Path | None = None,
+    config: EvalConfig | None = None,
+    how: How = AS_FITS,
 ) -> EvalResult:
     """Evaluates a checkpoint with contexts from `data`, by default the dataset it was trained on,
     by the protocol of `config`, by default that of its run."""
@@ -376,4 +379,4 @@ def evaluate_trained(
     contexts = draw_contexts(
         dataset, env, config, seeds=trained.seeds, discount=record.run.discount
     )
-    return evaluate(trained.algorithm, trained.states, env, contexts, config)
+    return evaluate(trained.algorithm, trained.states, env, contexts, config, how=how)

@@ -33,7 +33,7 @@ class TrainProgress:
         remaining = (self._total - step) / steps_per_s if steps_per_s else 0.0
         text = (
             f"{stage} {step}/{self._total}  {steps_per_s:.1f} steps/s  "
-            f"ETA {_clock(remaining)}  loss {loss:.4g}{self._evaluation}"
+            f"ETA {clock(remaining)}  loss {loss:.4g}{self._evaluation}"
         )
         if self._bar is not None:
             self._bar.update(self._task, completed=step, description=text)
@@ -61,7 +61,8 @@ class TrainProgress:
         self.close()
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Minutes and seconds, with hours in front if there are any."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

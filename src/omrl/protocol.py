@@ -2,25 +2,26 @@
 
 * `given`: the context is a part of the test task's own logged data.
 * `zero-shot`: no context; what the meta-trained policy does before it has seen any of the task.
-* `explore`, `finetune`: the agent gathers its context itself, or goes on learning online. Named so
-  that no number is ever mistaken for theirs; not built yet.
+* `finetune`: given, and then the agent goes on learning online (`omrl.tuning`).
+* `explore`: the agent gathers its context itself. Named so that no number is ever mistaken for its
+  own; not built yet.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from omrl.data.slice import check_name
-from omrl.errors import InputError
-from omrl.ranges import Count, Natural, Range, Size, check_ranges
+from omrl.errors import InputError, nearest
+from omrl.ranges import Count, Natural, Size, check_ranges
+from omrl.tuning import FinetuneConfig, Rounds
 
 if TYPE_CHECKING:
     from omrl.envs.base import TaskEnv
 
 Protocol = Literal["given", "zero-shot", "explore", "finetune"]
-AVAILABLE = ("given", "zero-shot")
-Rounds = Annotated[int, Range(0, 10_000)]
+AVAILABLE = ("given", "zero-shot", "finetune")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class EvalConfig:
     episodes: Size = 10
     """Episodes per seed, task and shot."""
     shots: tuple[Rounds, ...] = (0, 1)
-    """Numbers of adaptation rounds to report; every round sees the same context."""
+    """Numbers of adaptation rounds to report; every round sees the same context. Of `finetune`:
+    numbers of online trajectories."""
     context_size: Count = 256
     """Number of transitions or trajectories."""
     context_unit: Literal["transitions", "trajectories"] = "transitions"
@@ -49,22 +51,39 @@ class EvalConfig:
     """The policy's mean action; False: sampled."""
     traces: tuple[str, ...] = ()
     """Reward terms of the environment to record over time: x_velocity, ..."""
+    finetune: FinetuneConfig = field(default_factory=FinetuneConfig)
+    """Of protocol `finetune`; no other reads it."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
         check_name("context_slice", self.context_slice)
         if self.protocol not in AVAILABLE:
             raise InputError(
-                f"protocol: {self.protocol!r} is not available; use {' or '.join(AVAILABLE)}"
+                f"protocol: {self.protocol!r} is not available; use {', '.join(AVAILABLE)}"
             )
         if self.protocol == "zero-shot" and self.shots != (0,):
             raise InputError(
                 f"shots: {self.shots} with protocol 'zero-shot'; it has only 0: --shots 0"
             )
         if not self.shots or sorted(set(self.shots)) != list(self.shots):
-            raise InputError(f"shots: {self.shots} must be ascending numbers of rounds")
+            counted = "trajectories" if self.protocol == "finetune" else "rounds"
+            raise InputError(f"shots: {self.shots} must be ascending numbers of {counted}")
         if len(set(self.tasks)) != len(self.tasks):
             raise InputError(f"tasks: {self.tasks} name a task twice")
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """What stands on the shot axis of a result: `shots`, and of `finetune` the points of the
+        curve between them."""
+        if self.protocol != "finetune" or not self.finetune.eval_every:
+            return self.shots
+        curve = range(0, self.shots[-1] + 1, self.finetune.eval_every)
+        return tuple(sorted({*self.shots, *curve}))
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """Numbers of adaptation rounds on the context after which something is measured."""
+        return (self.finetune.rounds,) if self.protocol == "finetune" else self.shots
 
     @property
     def context(self) -> str:
@@ -93,6 +112,41 @@ class EvalConfig:
         return self.tasks
 
 
+FINETUNE: dict[str, dict[str, Any]] = {
+    # arXiv:2008.06043, C.2, D.4 and Table 5. Its 10k, 20k and 200k steps are those of 200 steps a
+    # trajectory; which of them it reports is unclear (docs/evaluation.md).
+    "finetune-paper": {"shots": (0, 50, 100, 1000), "episodes": 10, "finetune": FinetuneConfig()},
+    # eric-mitchell/macaw@3dfd4f9, src/macaw.py: eval_macaw, as run.py calls it. Its burn-in of 25
+    # is compared with the number, from 0, of the trajectory just stored: the first steps are taken
+    # with 27.
+    "finetune-code": {
+        "shots": (0, 50, 100, 500),
+        "episodes": 3,
+        "finetune": FinetuneConfig(
+            burn_in=27,
+            policy_steps=200,
+            interleaved=False,
+            sampling="without_replacement",
+            keep_context=False,
+            buffer_size=50_000,
+            eval_every=1,
+            value_lr=1e-5,
+            policy_lr=1e-5,
+        ),
+    },
+}
+"""What the two readings of online fine-tuning set, by name."""
+
+
+def finetuning(name: str, own: EvalConfig) -> EvalConfig:
+    """The evaluation `own` by protocol `finetune` as one of `FINETUNE` has it: all but tasks, seeds
+    and traces."""
+    if name not in FINETUNE:
+        raise InputError(f"no settings {name!r}; {nearest(name, FINETUNE)}")
+    common = {"context_size": 256, "context_unit": "transitions", "context_slice": "all"}
+    return replace(own, protocol="finetune", deterministic=True, **common, **FINETUNE[name])
+
+
 @dataclass(frozen=True)
 class AdaptConfig:
     """What one policy is adapted to. The task need not be one of the environment's list."""
@@ -117,9 +171,10 @@ class AdaptConfig:
 
     @classmethod
     def like(cls, evaluation: EvalConfig) -> AdaptConfig:
-        """To the contexts of `evaluation`, as often as for its last shot, at least once."""
+        """To the contexts of `evaluation`, as often as for its last shot, at least once; of
+        `finetune` as often as before it goes online."""
         return cls(
-            rounds=max(1, evaluation.shots[-1]),
+            rounds=max(1, evaluation.rounds[-1]),
             context_size=evaluation.context_size,
             context_unit=evaluation.context_unit,
             context_slice=evaluation.context_slice,

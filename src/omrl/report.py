@@ -93,19 +93,19 @@ def _evaluation(results: Evaluation, left_out: list[str], name: str) -> dict[str
         f"tasks {', '.join(map(str, config.tasks))}" if config.tasks else f"{config.split} tasks"
     )
     title = f"{config.protocol}, {tasks}"
-    if config.protocol == "given":
+    if config.protocol != "zero-shot":
         title += f", {config.context_size} {config.context_unit} of {config.context_slice}"
     title = f"{name}: {title}" if name else title
     header, rows, summary = table(result)
     shown = [
         figure(figures.per_task_bars(result), "Return per task; bars: standard error over seeds.")
     ]
-    if len(config.shots) > 1:
-        shown.append(
-            figure(
-                figures.adaptation_curve(result), "Return after each number of adaptation rounds."
-            )
-        )
+    if config.protocol == "finetune":
+        caption = f"Return while learning online: {config.finetune.schedule}."
+        shown.append(figure(figures.finetuning_curve(result), caption))
+    elif len(config.shots) > 1:
+        caption = "Return after each number of adaptation rounds."
+        shown.append(figure(figures.adaptation_curve(result), caption))
     else:
         left_out.append(f"adaptation curve ({title}): one shot only")
     if "x_velocity" in result.traces:

@@ -24,6 +24,7 @@ from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.protocol import EvalConfig
 from omrl.tables import markdown, parameter_cells, parameter_names, print_grid
+from omrl.tuning import FinetuneConfig
 
 FORMAT = "omrl-evaluation-1"
 FIX = "evaluate again"
@@ -69,17 +70,32 @@ class EvalResult:
     """Final return of the task's own agent; NaN: not recorded with the data."""
     traces: Mapping[str, Float64[np.ndarray, "seed task shot time"]]
     """Reward terms over time, mean over the episodes still alive; NaN where none is."""
+    env_steps: Int64[np.ndarray, "seed task shot"] | None = None
+    """Of protocol `finetune`: environment steps made online until then."""
 
     # --- Reading ---
 
     def shot(self, rounds: int) -> Float64[np.ndarray, "seed task episode"]:
-        """Returns after `rounds` adaptation rounds."""
-        return self.returns[:, :, self.config.shots.index(rounds)]
+        """Returns after `rounds` adaptation rounds; of `finetune` after that many trajectories."""
+        return self.returns[:, :, self.config.points.index(rounds)]
 
     def shot_name(self, rounds: int) -> str:
+        if self.env_steps is not None:
+            steps = self.env_steps[:, :, self.config.points.index(rounds)]
+            about = "" if (steps == steps.min()).all() else "about "
+            return f"{about}{steps.mean():,.0f} steps"
         if self.config.protocol == "zero-shot":
             return "zero-shot"
         return "before" if rounds == 0 else f"after {rounds}"
+
+    def curve(self) -> list[tuple[float, stats.Estimate]]:
+        """Of `finetune`, at every point: environment steps per seed and task, and the mean return
+        with its interval."""
+        assert self.env_steps is not None
+        return [
+            (float(steps), stats.bootstrap(self.shot(number), stats.mean))
+            for steps, number in zip(self.env_steps.mean((0, 1)), self.config.points, strict=True)
+        ]
 
     def baseline(self, name: str) -> Float64[np.ndarray, " task"]:
         """Mean return per task of one of `BASELINES`."""
@@ -104,7 +120,7 @@ class EvalResult:
                 zip(self.task_indices, self.task_parameters, strict=True)
             )
         ]
-        return {
+        whole = {
             "config": to_json(self.config),
             "provenance": to_json(self.provenance),
             "tasks": tasks,
@@ -120,6 +136,15 @@ class EvalResult:
             },
             "baselines": {name: _number(self.baseline(name).mean()) for name in BASELINES},
         }
+        if self.env_steps is None:
+            return whole
+        points = zip(self.config.points, self.curve(), strict=True)
+        return whole | {
+            "curve": [
+                {"trajectories": number, "env_steps": steps, "mean": _estimate(mean)}
+                for number, (steps, mean) in points
+            ]
+        }
 
     # --- Files ---
 
@@ -133,6 +158,7 @@ class EvalResult:
                 allow_pickle=False,
                 json=np.array(text),
                 **{name: getattr(self, name) for name in _ARRAYS},
+                **({} if self.env_steps is None else {"env_steps": self.env_steps}),
                 **{f"trace/{name}": trace for name, trace in self.traces.items()},
             )
         return path
@@ -146,13 +172,25 @@ class EvalResult:
         if absent:
             raise InputError(f"{path}: {min(absent)} is missing; {FIX}")
         fields = parse_json(str(arrays.pop("json")[()]), f"{path}: json", FIX)
+        _as_now(fields)
         head = from_json(_Head, fields, f"{path}: json", FIX)
         if head.format != FORMAT:
             raise InputError(f"{path} has format {head.format!r}, this version reads {FORMAT!r}")
         named = {name: arrays.pop(name) for name in _ARRAYS}
+        if head.config.protocol == "finetune":
+            if "env_steps" not in arrays:
+                raise InputError(f"{path}: env_steps is missing; {FIX}")
+            named["env_steps"] = arrays.pop("env_steps")
         _check(path, head, named, arrays)
         traces = {name.removeprefix("trace/"): array for name, array in arrays.items()}
         return cls(head.config, head.provenance, **named, traces=traces)
+
+
+def _as_now(fields: Any) -> None:
+    """Completes the config of a result from before `finetune`, which no other protocol reads."""
+    config = fields.get("config") if isinstance(fields, dict) else None
+    if isinstance(config, dict) and config.get("protocol") != "finetune":
+        config.setdefault("finetune", to_json(FinetuneConfig()))
 
 
 @dataclass(frozen=True)
@@ -167,7 +205,7 @@ class _Head:
 _ARRAYS = tuple(
     field.name
     for field in dataclasses.fields(EvalResult)
-    if field.name not in ("config", "provenance", "traces")
+    if field.name not in ("config", "provenance", "traces", "env_steps")
 )
 
 
@@ -234,12 +272,17 @@ def describe(result: EvalResult) -> list[str]:
     last = result.shot(config.shots[-1])
     name = result.shot_name(config.shots[-1])
     context = config.context
-    if config.protocol == "given":
+    if config.protocol != "zero-shot":
         context += f" of {source.dataset} ({source.dataset_hash[:12]}), seed {config.context_seed}"
     actions = "deterministic" if config.deterministic else "sampled"
+    online = []
+    if config.protocol == "finetune":
+        rounds = config.finetune.rounds
+        online = [f"{rounds} rounds of adaptation, then online: {config.finetune.schedule}"]
     return [
         f"environment {source.env_id}, spec {source.spec_hash[:12]}",
         f"protocol {config.protocol}; context: {context}",
+        *online,
         f"{source.algorithm} after {source.step:,} updates, seeds "
         f"{', '.join(map(str, source.seeds))}; {config.episodes} episodes per seed and task, "
         f"seed {config.episode_seed}, {actions} actions",
@@ -278,7 +321,7 @@ def _check(
     num_tasks = named["task_indices"].size
     if not num_tasks or not provenance.seeds:
         raise InputError(f"{path}: holds no task or no seed; {FIX}")
-    lead = (len(provenance.seeds), num_tasks, len(config.shots))
+    lead = (len(provenance.seeds), num_tasks, len(config.points))
     shapes: dict[str, tuple[int, ...]] = {
         "task_indices": (num_tasks,),
         "task_parameters": (num_tasks, len(provenance.task_names)),
@@ -287,9 +330,10 @@ def _check(
         "zero": (num_tasks, config.episodes),
         "behaviour": (num_tasks,),
         "oracle": (num_tasks,),
+        "env_steps": lead,
     }
     for name, array in {**named, **traces}.items():
-        dtype = np.int64 if name == "task_indices" else np.float64
+        dtype = np.int64 if name in ("task_indices", "env_steps") else np.float64
         time = array.shape[-1] if array.ndim else 0
         check_array(path, name, array, dtype, shapes.get(name, (*lead, time or 1)), FIX)
     if not np.isfinite(named["returns"]).all():

@@ -9,15 +9,16 @@ Meta-training (Algorithm 1), for every task of a batch:
 and one Adam step each on phi, theta, the inner rates (and lambda) along the second-order gradient.
 Meta-testing (Algorithm 2) is the inner loop alone.
 
-Three files: the settings, with every difference between paper and reference code
-(`macaw_config.py`), the losses of a task (`macaw_losses.py`), and here the algorithm behind the
-contract. `docs/algorithms/macaw.md` lists the differences, `presets.py` names the sets.
+Four files: the settings, with every difference between paper and reference code
+(`macaw_config.py`), the losses of a task (`macaw_losses.py`), learning on online
+(`macaw_tuning.py`), and here the algorithm behind the contract. `docs/algorithms/macaw.md` lists
+the differences, `presets.py` names the sets.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -26,15 +27,17 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from omrl.algorithm import Algorithm, Stage
-from omrl.algos import macaw_losses, maml
+from omrl.algos import macaw_losses, macaw_tuning, maml
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_losses import MacawTask, Meta, meta_gradient
+from omrl.algos.macaw_tuning import MacawTuning
 from omrl.nets.heads import PolicyNet, ValueNet
 from omrl.nets.mlp import Dense
 from omrl.ops import inner_loop
 from omrl.ops.descent import move
 from omrl.ops.gaussian import fixed_width_action
 from omrl.ops.scale import scaled_batch, scaled_obs
+from omrl.tuning import DEFAULT, FinetuneConfig
 from omrl.types import Batch, Key, Metrics, Spec, Step
 
 ADAM: Any = optax.scale_by_adam()  # optax's types know arrays, not trees of our classes
@@ -52,6 +55,8 @@ class Macaw(Algorithm[MacawState, MacawTask]):
 
     config: MacawConfig
     spec: Spec
+    tuning: FinetuneConfig = DEFAULT
+    """What `tune` follows."""
 
     def init(self, key: Key) -> MacawState:
         value_key, policy_key = jax.random.split(key)
@@ -126,6 +131,33 @@ class Macaw(Algorithm[MacawState, MacawTask]):
     def policy(self, state: MacawState, task: MacawTask) -> PolicyNet:
         """The task's dense policy, which takes observations scaled as the config says."""
         return inner_loop.read(state.meta.policy, task.policy)
+
+    # --- Learning on online ---
+
+    def for_tuning(self, settings: FinetuneConfig) -> Macaw:
+        macaw_tuning.check(self.config, settings)
+        return replace(self, tuning=settings)
+
+    def begin_tuning(self, state: MacawState, task: MacawTask, key: Key) -> MacawTuning:
+        return macaw_tuning.begin(self.config, self.tuning, state.meta, task)
+
+    def tune(self, state: MacawState, tuning: MacawTuning, batch: Batch, key: Key) -> MacawTuning:
+        return self.tune_policy(state, self.tune_value(state, tuning, batch, key), batch, key)
+
+    def tune_value(
+        self, state: MacawState, tuning: MacawTuning, batch: Batch, key: Key
+    ) -> MacawTuning:
+        scaled = self._scaled(batch)
+        return macaw_tuning.tune_value(self.config, self.tuning, tuning, scaled)
+
+    def tune_policy(
+        self, state: MacawState, tuning: MacawTuning, batch: Batch, key: Key
+    ) -> MacawTuning:
+        scaled = self._scaled(batch)
+        return macaw_tuning.tune_policy(self.config, self.tuning, state.meta, tuning, scaled)
+
+    def tuned(self, state: MacawState, tuning: MacawTuning) -> MacawTask:
+        return macaw_tuning.tuned(tuning)
 
     def _padded(self, task: MacawTask) -> MacawTask:
         return MacawTask(*(inner_loop.pad(t, self.config.capacity) for t in task))

@@ -10,7 +10,7 @@ every observation. For the tasks of a batch
 and one Adam step on each. A test task has no e_i: zeros stand in its place, so the first layers
 lose the rows of e_i for good. It is adapted to by Adam steps on one batch of its data, value
 before policy, so that advantages are those of the value just stepped (Table 4, `eval_multitask`
-of the reference code, which reports 1, 5 and 20 steps).
+of the reference code, which reports 1, 5 and 20 steps). Online it goes on with the same Adams.
 
 `docs/algorithms/mt_awr.md` lists the differences to paper and reference code.
 """
@@ -37,6 +37,7 @@ from omrl.ops.descent import cosine_decay, descend, move
 from omrl.ops.gaussian import fixed_width_action, fixed_width_log_prob
 from omrl.ops.scale import scaled_batch, scaled_obs
 from omrl.ranges import Count, Positive, Size, check_ranges
+from omrl.tuning import FinetuneConfig
 from omrl.types import Batch, Key, Metrics, Scalar, Spec, Step
 
 ADAM: Any = optax.scale_by_adam()  # optax's types know arrays, not trees of our classes
@@ -179,19 +180,22 @@ def policy_loss(
 
 def fine_tune(config: MtAwrConfig, task: MtAwrTask, batch: Batch) -> MtAwrTask:
     """One Adam step on the value, then one on the policy."""
-    value, value_opt = descend(
-        optax.adam(config.adapt_value_lr),
-        partial(value_loss, config, batch),
-        task.nets.value,
-        task.value_opt,
-    )
-    policy, policy_opt = descend(
-        optax.adam(config.adapt_policy_lr),
-        partial(policy_loss, config, batch, value),
-        task.nets.policy,
-        task.policy_opt,
-    )
-    return MtAwrTask(Nets(value, policy), value_opt, policy_opt)
+    return fine_tune_policy(config, fine_tune_value(config, task, batch), batch)
+
+
+def fine_tune_value(config: MtAwrConfig, task: MtAwrTask, batch: Batch) -> MtAwrTask:
+    """One Adam step on the value."""
+    adam, loss = optax.adam(config.adapt_value_lr), partial(value_loss, config, batch)
+    value, opt = descend(adam, loss, task.nets.value, task.value_opt)
+    return task._replace(nets=task.nets._replace(value=value), value_opt=opt)
+
+
+def fine_tune_policy(config: MtAwrConfig, task: MtAwrTask, batch: Batch) -> MtAwrTask:
+    """One Adam step on the policy."""
+    adam = optax.adam(config.adapt_policy_lr)
+    loss = partial(policy_loss, config, batch, task.nets.value)
+    policy, opt = descend(adam, loss, task.nets.policy, task.policy_opt)
+    return task._replace(nets=task.nets._replace(policy=policy), policy_opt=opt)
 
 
 @dataclass(frozen=True)
@@ -276,6 +280,35 @@ class MtAwr(Algorithm[MtAwrState, MtAwrTask]):
 
     def policy_layers(self, state: MtAwrState, task: MtAwrTask) -> tuple[Dense, ...]:
         return inner_loop.generate(task.nets.policy).trunk
+
+    # --- Learning on online: the task's networks and Adams go on ---
+
+    def for_tuning(self, settings: FinetuneConfig) -> MtAwr:
+        """With the rates of `settings`, without any with those of fine-tuning (Table 4)."""
+        settings.check_left_alone(("parameters", "advantage_head"), "MtAwr")
+        config = replace(
+            self.config,
+            adapt_value_lr=settings.value_lr or self.config.adapt_value_lr,
+            adapt_policy_lr=settings.policy_lr or self.config.adapt_policy_lr,
+        )
+        return replace(self, config=config)
+
+    def begin_tuning(self, state: MtAwrState, task: MtAwrTask, key: Key) -> MtAwrTask:
+        return task
+
+    def tune(self, state: MtAwrState, tuning: MtAwrTask, batch: Batch, key: Key) -> MtAwrTask:
+        return fine_tune(self.config, tuning, self._scaled(batch))
+
+    def tune_value(self, state: MtAwrState, tuning: MtAwrTask, batch: Batch, key: Key) -> MtAwrTask:
+        return fine_tune_value(self.config, tuning, self._scaled(batch))
+
+    def tune_policy(
+        self, state: MtAwrState, tuning: MtAwrTask, batch: Batch, key: Key
+    ) -> MtAwrTask:
+        return fine_tune_policy(self.config, tuning, self._scaled(batch))
+
+    def tuned(self, state: MtAwrState, tuning: MtAwrTask) -> MtAwrTask:
+        return tuning
 
     def _scaled(self, batch: Batch) -> Batch:
         config = self.config

@@ -8,6 +8,7 @@ that replaying stored actions repeats a trajectory exactly.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,16 @@ class Transition(NamedTuple):
     reward: Float32[np.ndarray, " env"]
     terminated: Bool[np.ndarray, " env"]
     terms: Float64[np.ndarray, "env term"]
+
+
+class Moment(NamedTuple):
+    """One step of `play`, with what there was before it."""
+
+    time: int
+    alive: Bool[np.ndarray, " env"]
+    obs: Float32[np.ndarray, "env obs"]
+    action: Float[np.ndarray, "env act"]
+    after: Transition
 
 
 class VectorStep(NamedTuple):
@@ -62,6 +73,28 @@ def advance(
     return Transition(
         next_states, env.observe(next_states), reward, env.terminated(next_states), terms
     )
+
+
+def play(
+    env: TaskEnv,
+    physics: Physics,
+    states: Float64[np.ndarray, "env state"],
+    tasks: Float64[np.ndarray, "env parameter"],
+    act: Callable[[Float32[np.ndarray, "env obs"], int], Float[np.ndarray, "env act"]],
+) -> Iterator[Moment]:
+    """One episode of every environment, step by step, until the horizon or until all are over.
+
+    `act` is given the observations and the time.
+    """
+    alive = np.ones(len(states), bool)
+    obs = env.observe(states)
+    for time in range(env.spec.horizon):
+        action = act(obs, time)
+        after = advance(env, physics, states, action, tasks, alive)
+        yield Moment(time, alive, obs, action, after)
+        states, obs, alive = after.states, after.obs, alive & ~after.terminated
+        if not alive.any():
+            return
 
 
 def check_actions(
