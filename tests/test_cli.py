@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +26,7 @@ from omrl.envs import registry
 from omrl.envs.papers import USES
 from omrl.errors import InputError
 from omrl.presets import PRESETS
-from omrl.protocol import AdaptConfig, EvalConfig
+from omrl.protocol import AdaptConfig, EvalConfig, finetuning
 from omrl.results import EvalResult
 
 CPU = ["--device", "cpu"]
@@ -199,6 +200,16 @@ def own_run(cheetah_run, tmp_path) -> Path:
         (["--split", "test"], {"tasks": ()}),
         (["--split=train", "--tasks", "3"], {"split": "train", "tasks": (3,)}),
         (["--protocol", "zero-shot", "--shots", "0"], {"protocol": "zero-shot", "shots": (0,)}),
+        (["--protocol", "finetune"], vars(finetuning("finetune-paper", OWN))),
+        (["--settings", "finetune-paper"], vars(finetuning("finetune-paper", OWN))),
+        (
+            ["--settings=finetune-code", "--finetune.burn-in", "4", "--shots", "0", "2"],
+            {
+                **vars(finetuning("finetune-code", OWN)),
+                "shots": (0, 2),
+                "finetune": replace(finetuning("finetune-code", OWN).finetune, burn_in=4),
+            },
+        ),
     ],
 )
 def test_a_run_is_evaluated_by_its_own_settings_but_for_the_options(
@@ -208,8 +219,9 @@ def test_a_run_is_evaluated_by_its_own_settings_but_for_the_options(
 
     def load(path, devices, *, step, shots):
         asked.append(shots)
+        return SimpleNamespace(step=3)
 
-    def evaluate(trained, data, config):
+    def evaluate(trained, data, config, how):
         asked.append(config)
         raise InputError("as expected")
 
@@ -218,7 +230,7 @@ def test_a_run_is_evaluated_by_its_own_settings_but_for_the_options(
     expected = replace(OWN, **changes)
     for arguments in ([own_run, *options], ["--step", "2", own_run, *options]):
         assert "as expected" in fail(capsys, "evaluate", *arguments, *CPU)
-    assert asked == [expected.shots, expected] * 2
+    assert asked == [expected.rounds, expected] * 2
 
 
 def test_a_run_is_adapted_to_what_it_is_evaluated_on(capsys, monkeypatch, own_run):
@@ -279,6 +291,26 @@ def test_the_point_robot_preset_trains_on_what_is_collected_for_it(capsys, tmp_p
 
 
 # --- Train, evaluate, adapt, report ---
+
+
+@pytest.mark.slow
+def test_a_run_learns_on_online(cheetah_run, tmp_path, capsys):
+    folder = shutil.copytree(cheetah_run, tmp_path / "run")
+    few = ["--tasks", "2", "7", "--shots", "0", "2", "--episodes", "1", "--context-size", "16"]
+    steps = ["value-steps", "policy-steps", "burn-in", "eval-every"]
+    settings = [word for name in steps for word in (f"--finetune.{name}", "1")]
+    online = ["evaluate", folder, "--protocol", "finetune", *few, *settings, *CPU]
+    printed = json.loads(run(capsys, *online, "--finetune.batch-size", "8", "--json"))
+    assert [point["env_steps"] for point in printed["curve"]] == [0, 200, 400]
+    assert printed["config"]["finetune"]["burn_in"] == 1
+    result = EvalResult.load(printed["file"])
+    assert result.returns.shape == (2, 2, 3, 1)
+    assert Path(printed["file"]).name.startswith("finetune-")
+    assert not list(folder.glob("eval/*.unfinished"))
+    assert (result.shot(0) != result.shot(2)).all()
+    run(capsys, "report", folder)
+    text = (folder / "report.html").read_text()
+    assert "Return while learning online: 1 gradient step per trajectory from the 1st on" in text
 
 
 @pytest.mark.slow
@@ -379,6 +411,9 @@ def test_values_that_are_not_allowed(capsys, train):
     assert "auto" in fail(capsys, *train, "--device", "tpu")
     assert "ascending" in fail(capsys, "evaluate", "run", "--shots", "1", "0")
     assert "not available" in fail(capsys, "evaluate", "run", "--protocol", "explore")
+    online = ["evaluate", "run", "--protocol", "finetune"]
+    assert "interleaved: needs as many" in fail(capsys, *online, "--finetune.policy-steps", "200")
+    assert "finetune.burn-in" in fail(capsys, *online, "--finetune.burn-im", "3")
     assert "no slice 'lats-9'" in fail(capsys, *train, "--slice", "lats-9")
     assert "split 'tets'" in fail(capsys, *train, "--eval.split", "tets")
 

@@ -24,7 +24,7 @@ from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.protocol import EvalConfig
 from omrl.tables import markdown, parameter_cells, parameter_names, print_grid
-from omrl.tuning import FinetuneConfig
+from omrl.tuning import FinetuneConfig, counted
 
 FORMAT = "omrl-evaluation-1"
 FIX = "evaluate again"
@@ -277,8 +277,8 @@ def describe(result: EvalResult) -> list[str]:
     actions = "deterministic" if config.deterministic else "sampled"
     online = []
     if config.protocol == "finetune":
-        rounds = config.finetune.rounds
-        online = [f"{rounds} rounds of adaptation, then online: {config.finetune.schedule}"]
+        offline = counted(config.finetune.rounds, "adaptation round")
+        online = [f"{offline} offline, then online: {config.finetune.schedule}"]
     return [
         f"environment {source.env_id}, spec {source.spec_hash[:12]}",
         f"protocol {config.protocol}; context: {context}",

@@ -84,9 +84,10 @@ class FinetuneConfig:
     def schedule(self) -> str:
         """What is done per trajectory, in words."""
         if self.interleaved:
-            steps = f"{self.value_steps} gradient steps"
+            steps = counted(self.value_steps, "gradient step")
         else:
-            steps = f"{self.value_steps} value steps, then {self.policy_steps} policy steps"
+            of_value = counted(self.value_steps, "value step")
+            steps = f"{of_value}, then {counted(self.policy_steps, 'policy step')}"
         kept = "context and all trajectories" if self.keep_context else "all trajectories"
         if self.buffer_size:
             kept = f"the last {self.buffer_size:,} transitions of {kept}"
@@ -97,6 +98,11 @@ class FinetuneConfig:
 
 
 DEFAULT = FinetuneConfig()
+
+
+def counted(number: int, noun: str) -> str:
+    """`number` of what `noun` is one of."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _ordinal(number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -115,7 +116,7 @@ def _settings(arguments: Sequence[str]) -> Callable[[EvalConfig], EvalConfig]:
 def _values(arguments: Sequence[str]) -> dict[str, str]:
     """Every option with what is behind it."""
     values = {}
-    for argument, behind in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, behind in itertools.pairwise([*arguments, ""]):
         option, equals, value = argument.partition("=")
         values[option] = value if equals else behind
     return values
