@@ -257,7 +257,7 @@ def methods_bars(points: Sequence[MethodPoint]) -> Figure:
             groups.index(point.group) + (number - (len(methods) - 1) / 2) * width for point in own
         ]
         after = np.array([point.after.value for point in own])
-        axes.bar(positions, after, width, color=_colour(number), label=method)
+        axes.bar(positions, after, width, color=_nth_colour(number), label=method)
         axes.errorbar(positions, after, _spans(own), fmt="none", ecolor="black", elinewidth=1)
         before = [point.before.value for point in own]
         label = "before adaptation" if number == 0 else None
@@ -279,7 +279,7 @@ def methods_lines(points: Sequence[MethodPoint]) -> Figure:
         own = [point for point in points if point.method == method]
         positions = [groups.index(point.group) for point in own]
         estimates = [point.after for point in own]
-        _interval_line(axes, positions, estimates, color=_colour(number), label=method)
+        _interval_line(axes, positions, estimates, color=_nth_colour(number), label=method)
     axes.set_xticks(range(len(groups)), groups)
     axes.set(ylabel=f"{RETURN_LABEL} after adaptation")
     _legend(axes, 4)
@@ -293,7 +293,7 @@ def methods_over_updates(curves: Mapping[str, Sequence[EvalResult]]) -> Figure:
     for number, (label, results) in enumerate(curves.items()):
         estimates = [stats.bootstrap(r.shot(r.config.shots[-1]), stats.mean) for r in results]
         steps = [result.provenance.step for result in results]
-        _interval_line(axes, steps, estimates, color=_colour(number), label=label)
+        _interval_line(axes, steps, estimates, color=_nth_colour(number), label=label)
     axes.set(xlabel="updates", ylabel=f"{RETURN_LABEL} after adaptation")
     _thousands(axes)
     _legend(axes, 3)
@@ -306,7 +306,7 @@ def _named(points: Sequence[MethodPoint]) -> tuple[list[str], list[str]]:
     return methods, list(dict.fromkeys(point.group for point in points))
 
 
-def _colour(number: int) -> str:
+def _nth_colour(number: int) -> str:
     palette = [COLOURS[name] for name in ("after", "behaviour", "oracle", "random", "zero")]
     return [*palette, "#D55E00", "#F0E442", "#000000"][number % 8]
 

@@ -141,7 +141,7 @@ class EvalResult:
         points = zip(self.config.points, self.curve(), strict=True)
         return whole | {
             "curve": [
-                {"trajectories": number, "env_steps": steps, "mean": _estimate(mean)}
+                {"trajectories": number, "env_steps": steps, "mean": estimate_to_json(mean)}
                 for number, (steps, mean) in points
             ]
         }
