@@ -1,22 +1,20 @@
 """The figures of a report, each a self-contained SVG, or a PNG if asked for.
 
-Colours are those of Okabe and Ito. Drawn through matplotlib's object interface: no window, no
-global figure, the same bytes for the same numbers.
+Colours are those of Okabe and Ito. Drawn through matplotlib's object interface, see `figure_style`.
 """
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from omrl import stats
+from omrl.figure_style import image as _image
 from omrl.results import EvalResult
 from omrl.tables import MOST_PARAMETERS, parameter_cells, parameter_names
 
@@ -37,18 +35,6 @@ RETURN_LABEL = "return (sum of rewards)"
 MAX_PANELS = 20
 WIDTH = 8.5
 """Inches; a wide figure of a report, whose text is 9 points high."""
-_STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "omrl",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#888888",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-}
 
 
 @dataclass(frozen=True)
@@ -59,22 +45,6 @@ class MethodPoint:
     group: str
     before: stats.Estimate
     after: stats.Estimate
-
-
-def _image(draw: Callable[..., Figure]) -> Callable[..., bytes]:
-    """Runs `draw` in our style and returns its figure as SVG, with `png=True` as PNG."""
-
-    @wraps(draw)
-    def drawn(*args: Any, png: bool = False) -> bytes:
-        from matplotlib import rc_context  # takes 1.1 s
-
-        kind, dated = ("png", "Software") if png else ("svg", "Date")
-        with rc_context(_STYLE):
-            buffer = io.BytesIO()
-            draw(*args).savefig(buffer, format=kind, dpi=200, metadata={dated: None})
-        return buffer.getvalue()
-
-    return drawn
 
 
 @_image
