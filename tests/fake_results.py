@@ -15,12 +15,14 @@ HORIZON = 5
 
 
 def make_result(*, step: int = 1000, seeds: int = 2, **config: Any) -> EvalResult:
-    """Returns -100 - task before, -10 - task position after; seeds and episodes differ by 1."""
+    """Returns -100 - task before, -10 - task position after; seeds and episodes differ by 1. Of
+    `finetune` a trajectory has 200 steps."""
     settings = {"tasks": TASKS, "episodes": 2, "traces": ("x_velocity",)} | config
     config_ = EvalConfig(**settings)
-    shape = (seeds, 3, len(config_.shots), config_.episodes)
+    shape = (seeds, 3, len(config_.points), config_.episodes)
     seed, task, shot, episode = np.indices(shape)
-    rounds = np.array(config_.shots)[shot]
+    rounds = np.array(config_.points)[shot]
+    env_steps = 200 * rounds[..., 0] if config_.protocol == "finetune" else None
     returns = np.where(rounds == 0, -100.0 - task, -10.0 - task / np.maximum(rounds, 1))
     speed = np.broadcast_to(TARGETS[None, :, None] * 0.9, (*shape[:3], HORIZON))
     return EvalResult(
@@ -44,4 +46,5 @@ def make_result(*, step: int = 1000, seeds: int = 2, **config: Any) -> EvalResul
         behaviour=np.array([-60.0, -50.0, -70.0]),
         oracle=np.array([-20.0, np.nan, -30.0]),
         traces={name: speed.copy() for name in config_.traces},
+        env_steps=env_steps,
     )

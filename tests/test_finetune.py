@@ -91,6 +91,15 @@ class OnlineSeeker(GoalSeeker):
 
 
 @dataclass(frozen=True)
+class Drifter(OnlineSeeker):
+    """Walks to where its batches are, and a little beside it: all that is random changes it."""
+
+    def tune(self, state: Any, tuning: Tuning, batch: Batch, key: Array) -> Tuning:
+        beside = 0.01 * jax.random.normal(key, (2,))
+        return tuning._replace(guess=jnp.mean(batch.next_obs, 0) + beside)
+
+
+@dataclass(frozen=True)
 class Witness(OnlineSeeker):
     """Walks to (3, 3) once it has seen a marked context, else to the origin."""
 
@@ -184,29 +193,48 @@ def test_the_curve_has_points_between_the_shots(dataset, result):
 # --- What must not change a number ---
 
 
-def test_a_subset_of_tasks_and_seeds_gives_the_same(dataset, result):
+@pytest.fixture(scope="module")
+def drifted(dataset) -> EvalResult:
+    return run(dataset, learner=Drifter(SPEC))
+
+
+def test_a_subset_of_tasks_and_seeds_gives_the_same(dataset, drifted):
     config = dataclasses.replace(CONFIG, tasks=TASKS[:0:-1])
     contexts = contexts_of(dataset, config, RUN_SEEDS[1:])
     states = jax.tree.map(lambda leaf: leaf[1:], STATES)
-    part = evaluate(LEARNER, states, ENV, contexts, config)
-    assert part.returns == pytest.approx(result.returns[1:, :0:-1], abs=1e-4)
-    assert (part.random == result.random[:0:-1]).all()
+    part = evaluate(Drifter(SPEC), states, ENV, contexts, config)
+    assert part.returns == pytest.approx(drifted.returns[1:, :0:-1], abs=1e-4)
+    assert (part.random == drifted.random[:0:-1]).all()
 
 
-def test_groups_of_tasks_give_the_same(dataset, result):
+def test_groups_of_tasks_give_the_same(dataset, drifted):
     for tasks_at_once in (1, 2):
         lines = []
-        grouped = run(dataset, tasks_at_once=tasks_at_once, report=lines.append)
-        assert grouped.returns == pytest.approx(result.returns, abs=1e-4)
-        assert (grouped.env_steps == result.env_steps).all()
-        assert (grouped.zero == result.zero).all()
+        how = {"tasks_at_once": tasks_at_once, "report": lines.append}
+        grouped = run(dataset, learner=Drifter(SPEC), **how)
+        assert grouped.returns == pytest.approx(drifted.returns, abs=1e-4)
+        assert (grouped.env_steps == drifted.env_steps).all()
+        assert (grouped.zero == drifted.zero).all()
         groups = -(-len(TASKS) // tasks_at_once)
         assert len(lines) == groups * len(CONFIG.shots)
         assert f"group {groups} of {groups}, tasks 91: 6 of 6 trajectories, ETA 0:00" in lines[-1]
 
 
+def test_fewer_trajectories_and_other_points_give_the_same(dataset, drifted):
+    config = dataclasses.replace(changed(eval_every=1), shots=(0, 3), episodes=1)
+    part = run(dataset, config, Drifter(SPEC))
+    assert part.shot(3) == pytest.approx(drifted.shot(3)[..., :1], abs=1e-4)
+
+
+def test_seeds_tasks_and_evaluation_seeds_matter(dataset, drifted):
+    other = run(dataset, dataclasses.replace(CONFIG, episode_seed=3, shots=(0, 3)), Drifter(SPEC))
+    assert (other.shot(3) != drifted.shot(3)).all()
+    # One seed and task more than once would learn the same.
+    last = drifted.shot(6)[..., 0].ravel()
+    assert len(set(last.round(3).tolist())) == last.size
+
+
 def test_other_trajectories_are_collected_than_measured_and_each_is_another(dataset):
-    """Noise and starts of what is collected: a learner that walks where the first batch began."""
     seen = []
 
     @dataclass(frozen=True)
@@ -222,6 +250,22 @@ def test_other_trajectories_are_collected_than_measured_and_each_is_another(data
     starts = {tuple(start_of(s, t, e).tolist()) for s in RUN_SEEDS for t in TASKS for e in range(2)}
     observed = {tuple(np.asarray(obs, np.float64).round(5).tolist()) for _, obs in seen}
     assert not observed & {tuple(np.round(start, 5)) for start in starts}
+
+
+def test_every_gradient_step_has_randomness_of_its_own(dataset):
+    keys = []
+
+    @dataclass(frozen=True)
+    class Recorder(OnlineSeeker):
+        def tune(self, state, tuning, batch, key):
+            record = lambda key, obs: keys.append((*key.tolist(), *obs.tolist()))  # noqa: E731
+            jax.debug.callback(record, key, batch.obs.ravel())
+            return OnlineSeeker.tune(self, state, tuning, batch, key)
+
+    run(dataset, CONFIG, Recorder(SPEC))
+    # 5 steps with each of trajectories 3 to 6.
+    assert len(keys) == len(RUN_SEEDS) * len(TASKS) * 5 * 4
+    assert len({key[:2] for key in keys}) == len({key[2:] for key in keys}) == len(keys)
 
 
 def test_nothing_is_compiled_again_for_another_trajectory(dataset):

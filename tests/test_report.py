@@ -13,6 +13,7 @@ import pytest
 from fake_results import make_result
 from omrl.errors import InputError
 from omrl.report import write_report
+from omrl.tuning import FinetuneConfig
 
 LOG = [
     {"step": step, "stage": "meta", "seconds": 1.0, "steps_per_s": 9.0,
@@ -141,6 +142,20 @@ def test_one_shot_and_one_seed(tmp_path):
     report = page(run)
     assert len(report.sources) == 2
     assert "adaptation curve (zero-shot, tasks 7, 2, 15): one shot only" in report.text
+
+
+def test_online_learning_has_its_curve(tmp_path):
+    run = write_run(tmp_path)
+    settings = FinetuneConfig(eval_every=5)
+    result = make_result(protocol="finetune", shots=(0, 20), finetune=settings)
+    result.save(run / "eval" / "finetune.npz")
+    report = page(run)
+    assert "Evaluation: finetune, tasks 7, 2, 15, 256 transitions of all" in report.headings
+    curve = base64.b64decode(report.sources[1].split(",", 1)[1])
+    assert b"environment steps online" in curve
+    assert curve.count(b"<use") > 5 * 3  # a marker at each of the five points, and ticks
+    assert "Return while learning online: 100 gradient steps per trajectory" in report.text
+    assert "mean return 4,000 steps" in report.text
 
 
 @pytest.mark.parametrize("found", [None, "[]", '{"name": "a web page"}'])

@@ -11,6 +11,7 @@ import pytest
 from fake_results import TASKS, make_result
 from omrl.errors import InputError
 from omrl.results import EvalResult, print_table
+from omrl.tuning import FinetuneConfig
 
 
 def equal(left: EvalResult, right: EvalResult) -> bool:
@@ -34,6 +35,56 @@ def test_saved_and_loaded_is_the_same(tmp_path):
     path = result.save(tmp_path / "eval" / "given.npz")
     assert equal(EvalResult.load(path), result)
     assert [file.name for file in path.parent.iterdir()] == ["given.npz"]
+
+
+ONLINE = {"protocol": "finetune", "shots": (0, 20), "finetune": FinetuneConfig(eval_every=10)}
+
+
+def test_of_online_learning_too(tmp_path, capsys):
+    result = make_result(**ONLINE)
+    assert result.returns.shape[2] == 3
+    again = EvalResult.load(result.save(tmp_path / "finetune.npz"))
+    assert equal(again, result)
+    print_table(again)
+    text = capsys.readouterr().out
+    assert "| 0 steps | 4,000 steps |" in text
+    assert "1 adaptation round offline, then online: 100 gradient steps per trajectory" in text
+    assert "seed 0\n" in text  # of the context
+    again.env_steps[0, 0, 2] += 3
+    assert again.shot_name(20) == "about 4,000 steps"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda arrays: arrays.pop("env_steps"), "env_steps is missing; evaluate again"),
+        (lambda arrays: arrays.update(env_steps=np.zeros((2, 3, 2), np.int64)), "env_steps has"),
+        (lambda arrays: arrays.update(env_steps=np.zeros((2, 3, 3))), "env_steps is float64"),
+        (lambda arrays: arrays.update(returns=np.zeros((2, 3, 2, 2))), "returns has shape"),
+    ],
+)
+def test_other_shapes_of_online_learning_are_refused(tmp_path, change, message):
+    path = make_result(**ONLINE).save(tmp_path / "r.npz")
+    with np.load(path) as file:
+        arrays = dict(file)
+    change(arrays)
+    np.savez(path, **arrays)
+    with pytest.raises(InputError, match=message):
+        EvalResult.load(path)
+
+
+def test_results_from_before_online_learning_are_read(tmp_path):
+    path = make_result().save(tmp_path / "r.npz")
+    with np.load(path) as file:
+        arrays = dict(file)
+    fields = json.loads(str(arrays["json"]))
+    del fields["config"]["finetune"]
+    np.savez(path, **arrays | {"json": np.array(json.dumps(fields))})
+    assert equal(EvalResult.load(path), make_result())
+    del fields["config"]["shots"]
+    np.savez(path, **arrays | {"json": np.array(json.dumps(fields))})
+    with pytest.raises(InputError, match=r"config\.shots: missing"):
+        EvalResult.load(path)
 
 
 def test_the_file_is_plain_arrays_and_one_json_string(tmp_path):
