@@ -412,7 +412,7 @@ def test_values_that_are_not_allowed(capsys, train):
     assert "ascending" in fail(capsys, "evaluate", "run", "--shots", "1", "0")
     assert "not available" in fail(capsys, "evaluate", "run", "--protocol", "explore")
     online = ["evaluate", "run", "--protocol", "finetune"]
-    assert "interleaved: needs as many" in fail(capsys, *online, "--finetune.policy-steps", "200")
+    assert "buffer_size: 9 holds no batch" in fail(capsys, *online, "--finetune.buffer-size", "9")
     assert "finetune.burn-in" in fail(capsys, *online, "--finetune.burn-im", "3")
     assert "no slice 'lats-9'" in fail(capsys, *train, "--slice", "lats-9")
     assert "split 'tets'" in fail(capsys, *train, "--eval.split", "tets")

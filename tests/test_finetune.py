@@ -155,8 +155,9 @@ def test_the_curve_is_the_closed_form_with_so_many_steps_and_none_before_the_bur
     assert result.shot(6).mean() > result.shot(0).mean() + 5
 
 
-def test_value_and_policy_may_have_other_numbers_of_steps(dataset):
-    config = changed(interleaved=False, value_steps=3, policy_steps=7, burn_in=0)
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_value_and_policy_may_have_other_numbers_of_steps(dataset, interleaved):
+    config = changed(interleaved=interleaved, value_steps=3, policy_steps=7, burn_in=0)
     config = dataclasses.replace(config, shots=(0, 1, 2))
     check(run(dataset, config), [(0, 0), (3, 7), (6, 14)])
 
@@ -423,7 +424,6 @@ def test_named_settings_are_those_of_paper_and_code():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"value_steps": 4}, r"interleaved: needs as many value_steps \(4\) as policy_steps"),
         ({"buffer_size": 8}, "buffer_size: 8 holds no batch of 16; take more"),
         ({"burn_in": -1}, "burn_in: -1 is not a whole number from 0"),
         ({"value_lr": 0.0}, "value_lr: 0.0 is not a number from"),
@@ -432,6 +432,21 @@ def test_named_settings_are_those_of_paper_and_code():
 def test_settings_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
         changed(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "5 gradient steps per trajectory from the 3rd on, on batches of 16 from context and"),
+        ({"value_steps": 1}, "1 value step and 5 policy steps by turns per trajectory"),
+        ({"interleaved": False, "burn_in": 0}, "5 value steps, then 5 policy steps per trajectory"),
+        ({"keep_context": False}, "from all trajectories"),
+        ({"buffer_size": 5000}, "from the last 5,000 transitions of context and all trajectories"),
+        ({"burn_in": 27}, "from the 27th on"),
+    ],
+)
+def test_settings_in_words(settings, words):
+    assert words in changed(**settings).finetune.schedule
 
 
 def test_shots_are_ascending_numbers_of_trajectories():

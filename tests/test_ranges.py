@@ -38,9 +38,9 @@ CONFIGS = {
 ZERO_IS_LEGAL = {
     # indices, seeds, and counts of which there may be none
     "tasks", "task", "shots", "rounds", "seed", "first_seed", "context_seed", "episode_seed",
-    "process_id",
-    # 0: never, as many as fit, one per core
-    "eval_every", "group_size", "threads",
+    "process_id", "burn_in", "value_steps", "policy_steps",
+    # 0: never, as many as fit, one per core, no end
+    "eval_every", "group_size", "threads", "buffer_size",
     # fractions, and amounts of noise
     "discount", "start", "recency", "target_decay", "target_rate", "target_noise",
     "target_noise_clip", "exploration_noise", "noise",

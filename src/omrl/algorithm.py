@@ -28,6 +28,10 @@ from omrl.nets.mlp import Dense
 from omrl.tuning import OF_THE_ALGORITHM, FinetuneConfig
 from omrl.types import Batch, Key, Metrics, Spec, Step
 
+SEPARATELY = (
+    " with separate steps; leave finetune.interleaved on, and value_steps as many as policy_steps"
+)
+
 State = TypeVar("State")
 Task = TypeVar("Task")
 
@@ -109,11 +113,11 @@ class Algorithm(abc.ABC, Generic[State, Task]):
 
     def tune_value(self, state: State, tuning: Any, batch: Batch, key: Key) -> Any:
         """The value's half of `tune`, where there are more steps on the one than on the other."""
-        self._cannot_tune(" with separate steps; leave finetune.interleaved on")
+        self._cannot_tune(SEPARATELY)
 
     def tune_policy(self, state: State, tuning: Any, batch: Batch, key: Key) -> Any:
         """The policy's half of `tune`."""
-        self._cannot_tune(" with separate steps; leave finetune.interleaved on")
+        self._cannot_tune(SEPARATELY)
 
     def tuned(self, state: State, tuning: Any) -> Task:
         """The `Task` for `act` and `policy_layers`, not to be adapted any more."""

@@ -118,10 +118,12 @@ def check_tuning(
 
     def one_step(state: Any, batch: Batch, key: Key) -> Any:
         tuning = tunable.begin_tuning(state, algorithm.begin(state, key), key)
-        if settings.interleaved:
-            return tunable.tune(state, tuning, batch, key)
-        tuning = tunable.tune_value(state, tuning, batch, key)
-        return tunable.tune_policy(state, tuning, batch, key)
+        if settings.together:
+            tuning = tunable.tune(state, tuning, batch, key)
+        if settings.alone:
+            tuning = tunable.tune_value(state, tuning, batch, key)
+            tuning = tunable.tune_policy(state, tuning, batch, key)
+        return tunable.tuned(state, tuning)
 
     state = jax.tree.map(lambda leaf: leaf[0], states)
     batch = jax.tree.map(lambda leaf: leaf[0, 0], contexts.batch)
@@ -294,12 +296,14 @@ def _gradient_steps(
             draw_key, step_key = jax.random.split(jax.random.fold_in(key, number))
             return step(state, tuning, draw(buffer, spec, draw_key), step_key)
 
+        if not count:
+            return tuning
         return jax.lax.fori_loop(first, first + jnp.where(ready, count, 0), body, tuning)
 
-    if settings.interleaved:
-        return phase(algorithm.tune, 0, settings.value_steps, tuning)
-    tuning = phase(algorithm.tune_value, 0, settings.value_steps, tuning)
-    return phase(algorithm.tune_policy, settings.value_steps, settings.policy_steps, tuning)
+    both, value, policy = settings.together, settings.value_steps, settings.policy_steps
+    tuning = phase(algorithm.tune, 0, both, tuning)
+    tuning = phase(algorithm.tune_value, both, value - both, tuning)
+    return phase(algorithm.tune_policy, value, policy - both, tuning)
 
 
 # --- Room ---

@@ -34,8 +34,9 @@ class FinetuneConfig:
     policy_steps: Natural = 100
     """Gradient steps on the policy per trajectory."""
     interleaved: bool = True
-    """Every step moves the value, then the policy, on one batch; False: all steps on the value,
-    then all on the policy, each on a batch of its own."""
+    """A step on the value is followed by one on the policy on the same batch, and what one of them
+    has more comes last; False: all steps on the value, then all on the policy, each on a batch of
+    its own."""
     batch_size: Count = 256
     """Transitions per gradient step."""
     sampling: Literal["iid", "without_replacement"] = "iid"
@@ -59,11 +60,6 @@ class FinetuneConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if self.interleaved and self.value_steps != self.policy_steps:
-            raise InputError(
-                f"interleaved: needs as many value_steps ({self.value_steps}) as policy_steps "
-                f"({self.policy_steps}); make them equal, or turn it off"
-            )
         if 0 < self.buffer_size < self.batch_size:
             raise InputError(
                 f"buffer_size: {self.buffer_size} holds no batch of {self.batch_size}; take more, "
@@ -81,13 +77,25 @@ class FinetuneConfig:
                 )
 
     @property
+    def together(self) -> int:
+        """Steps per trajectory that move value and policy."""
+        return min(self.value_steps, self.policy_steps) if self.interleaved else 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether there are steps that move only one of them."""
+        return max(self.value_steps, self.policy_steps) > self.together
+
+    @property
     def schedule(self) -> str:
         """What is done per trajectory, in words."""
+        of_value = counted(self.value_steps, "value step")
+        of_policy = counted(self.policy_steps, "policy step")
+        steps = f"{of_value}, then {of_policy}"
         if self.interleaved:
-            steps = counted(self.value_steps, "gradient step")
-        else:
-            of_value = counted(self.value_steps, "value step")
-            steps = f"{of_value}, then {counted(self.policy_steps, 'policy step')}"
+            steps = f"{of_value} and {of_policy} by turns"
+            if not self.alone:
+                steps = counted(self.together, "gradient step")
         kept = "context and all trajectories" if self.keep_context else "all trajectories"
         if self.buffer_size:
             kept = f"the last {self.buffer_size:,} transitions of {kept}"
