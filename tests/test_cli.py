@@ -81,7 +81,7 @@ def test_the_program_and_the_module_are_the_same():
     assert done.stderr.startswith("omrl: error: no command 'nonsense'; did you mean")
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "reproduce"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(name, capsys):
     arguments = [name, "macaw-cheetah-vel", "--help"] if name == "train" else [name, "--help"]
     try:

@@ -39,7 +39,7 @@ def test_every_declaration_is_of_things_that_exist(name, scale):
     """Presets, settings, environments, splits, data; and no two files of one name."""
     experiment = EXPERIMENTS[name]
     planned = plan(experiment, scale)
-    assert [each.arm for each in planned] == list(experiment.arms)
+    assert [each.arm for each in planned] == [a for a in experiment.arms if scale in a.scales]
     slugs = [each.slug for each in planned]
     assert len(set(slugs)) == len(slugs)
     configs = [each.config for each in planned]
@@ -184,14 +184,27 @@ def test_declarations_that_are_none():
         plan(make_experiment(replace(arm, split_of="cheetah-vel/oyster-v1")), "smoke")
 
 
+def test_a_scale_that_is_not_declared():
+    setting = Setting("bundled:cheetah-vel", 2)
+    study = make_experiment(Arm("A", "macaw-cheetah-vel"), scales={"smoke": setting})
+    with pytest.raises(InputError, match="study has no scale gpu, only smoke"):
+        plan(study, "gpu")
+
+
+def test_a_row_that_takes_too_long_for_a_scale():
+    arms = Arm("A", "macaw-cheetah-vel"), Arm("B", "bc-cheetah-vel", scales=("gpu",))
+    study = make_experiment(*arms)
+    assert [len(plan(study, scale)) for scale in SCALES] == [1, 2, 1]
+    with pytest.raises(InputError, match="study has no 'B' at scale smoke; did you mean A"):
+        plan(study, "smoke", only=["B"])
+
+
 def test_some_rows_only():
     study = EXPERIMENTS["macaw-fig4-sparsity"]
     assert len(plan(study, "gpu", only=["MACAW"])) == 5
     (one,) = plan(study, "gpu", only=["MACAW, 10 tasks"])
     assert one.slug == "macaw-10-tasks"
-    with pytest.raises(
-        InputError, match="--only: macaw-fig4-sparsity has no 'macaw'; did you mean"
-    ):
+    with pytest.raises(InputError, match="has no 'macaw' at scale gpu; did you mean MACAW"):
         plan(study, "gpu", only=["macaw"])
 
 
@@ -323,7 +336,7 @@ def test_runs_that_were_evaluated_while_they_trained_have_curves(
         (["macaw-fig4-quality", "--scale", "gpu", "--out", "x", "--seeds", "0"], "seeds"),
         (
             ["macaw-fig4-quality", "--scale", "gpu", "--out", "x", "--only", "BC"],
-            "--only: macaw-fig4-quality has no 'BC'",
+            "--only: macaw-fig4-quality has no 'BC' at scale gpu",
         ),
         (
             ["macaw-fig4-quality", "--scale", "gpu", "--out", "x", "--data", "nowhere"],

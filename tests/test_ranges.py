@@ -37,8 +37,8 @@ CONFIGS = {
 }
 ZERO_IS_LEGAL = {
     # indices, seeds, and counts of which there may be none
-    "tasks", "task", "shots", "rounds", "seed", "first_seed", "context_seed", "episode_seed",
-    "process_id", "burn_in", "value_steps", "policy_steps",
+    "tasks", "train_tasks", "task", "shots", "rounds", "seed", "first_seed", "context_seed",
+    "episode_seed", "process_id", "burn_in", "value_steps", "policy_steps",
     # 0: never, as many as fit, one per core, no end
     "eval_every", "group_size", "threads", "buffer_size",
     # fractions, and amounts of noise

@@ -21,7 +21,7 @@ COMMANDS = {
     "train": "meta-train a preset on a dataset",
     "evaluate": "adapt a trained run to test tasks and measure its returns",
     "adapt": "adapt a trained run to logged transitions and export the policy",
-    "reproduce": "run an experiment of the papers (none yet)",
+    "reproduce": "run an experiment of the papers: all methods, one table with intervals",
     "report": "write the HTML report of a run",
     "bench": "measure speed",
 }

@@ -69,6 +69,8 @@ class Arm:
     """Another preset at a scale."""
     at: Mapping[Scale, Overrides] = field(default_factory=dict)
     """Further overrides at a scale."""
+    scales: tuple[Scale, ...] = SCALES
+    """Where it is run; elsewhere it would take too long."""
     evaluate: Overrides = field(default_factory=dict)
     """Of `EvalConfig`: an evaluation other than the run's own. Arms that differ in nothing else
     share one training."""
@@ -139,16 +141,23 @@ class Planned:
 def plan(
     experiment: Experiment, scale: Scale, *, seeds: int | None = None, only: Sequence[str] = ()
 ) -> tuple[Planned, ...]:
-    """The runs of an experiment, all of them or those of the methods or labels `only`.
+    """The runs of an experiment at a scale, all of them or those of the methods or labels `only`.
 
     Raises `InputError` for an unknown one, and for a declaration whose presets, settings or tasks
     do not exist.
     """
-    names = {arm.method for arm in experiment.arms} | {arm.label for arm in experiment.arms}
+    if scale not in experiment.scales:
+        raise InputError(
+            f"{experiment.id} has no scale {scale}, only {', '.join(experiment.scales)}"
+        )
+    arms = [arm for arm in experiment.arms if scale in arm.scales]
+    names = {name for arm in arms for name in (arm.method, arm.label)}
     for name in only:
         if name not in names:
-            raise InputError(f"--only: {experiment.id} has no {name!r}; {nearest(name, names)}")
-    chosen = [a for a in experiment.arms if not only or {a.method, a.label} & set(only)]
+            raise InputError(
+                f"--only: {experiment.id} has no {name!r} at scale {scale}; {nearest(name, names)}"
+            )
+    chosen = [arm for arm in arms if not only or {arm.method, arm.label} & set(only)]
     return tuple(_planned(experiment, arm, scale, seeds) for arm in chosen)
 
 
