@@ -251,9 +251,17 @@ def test_a_table_is_literal(study, outcomes):
     assert theirs.probability is not None
     assert theirs.probability.value == pytest.approx(0.25)
     header, cells = rows.table(study, [ours, theirs])
-    assert header == ["method", "rounds", "before", "after", "improvement", "P(beats A)", "paper"]
+    assert header == [
+        "method",
+        "adaptation",
+        "before",
+        "after",
+        "improvement",
+        "P(beats A)",
+        "paper",
+    ]
     assert cells[0][0] == "A"
-    assert cells[0][1] == "1"
+    assert cells[0][1] == "1 round"
     assert cells[0][4] == "10.0 [10.0, 10.0]"
     assert cells[0][5:] == ["", "-1.5 ± 0.2"]
     assert cells[1][5].startswith("0.25 [")

@@ -13,8 +13,9 @@ from omrl import stats
 from omrl.config import to_json
 from omrl.experiments.declare import Experiment, Scale
 from omrl.experiments.stages import Outcome
-from omrl.results import describe, estimate_to_json
+from omrl.results import EvalResult, describe, estimate_to_json
 from omrl.stats import Estimate
+from omrl.tuning import counted
 
 STATISTICS = {"mean": stats.mean, "iqm": stats.iqm}
 
@@ -27,7 +28,7 @@ class Row:
     before: Estimate
     """Return before adaptation."""
     after: Estimate
-    """After the last of the evaluation's numbers of rounds."""
+    """After the last of the evaluation's shots."""
     improvement: Estimate
     """after - before, paired."""
     probability: Estimate | None
@@ -62,7 +63,7 @@ def _row(experiment: Experiment, outcome: Outcome, outcomes: Sequence[Outcome]) 
 
 
 def _returns(outcome: Outcome, position: int) -> stats.Returns:
-    """[seed, task, episode] of the first (0) or last (-1) number of rounds."""
+    """[seed, task, episode] of the first (0) or last (-1) shot."""
     return outcome.result.shot(outcome.result.config.shots[position])
 
 
@@ -75,7 +76,7 @@ def table(experiment: Experiment, rows: Sequence[Row]) -> tuple[list[str], list[
     columns = {
         "method": [row.outcome.planned.arm.method for row in rows],
         "": [row.outcome.planned.arm.group for row in rows],
-        "rounds": [str(row.outcome.result.config.shots[-1]) for row in rows],
+        "adaptation": [_adaptation(row.outcome.result) for row in rows],
         "before": [str(row.before) for row in rows],
         "after": [str(row.after) for row in rows],
         "improvement": [str(row.improvement) for row in rows],
@@ -86,10 +87,14 @@ def table(experiment: Experiment, rows: Sequence[Row]) -> tuple[list[str], list[
     return list(columns), [list(cells) for cells in zip(*columns.values(), strict=True)]
 
 
+def _adaptation(result: EvalResult) -> str:
+    """What is between the two columns of returns."""
+    last = result.config.shots[-1]
+    return counted(last, "round") if result.env_steps is None else result.shot_name(last)
+
+
 def _probability(row: Row) -> str:
-    if row.probability is None:
-        return ""
-    return row.probability.shown(2)
+    return "" if row.probability is None else row.probability.shown(2)
 
 
 def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str]:

@@ -136,7 +136,7 @@ def _evaluate(shop: Workshop, planned: Planned, folder: Path, updates: int) -> E
     path = folder / "eval" / f"{name}.npz"
     if not path.exists():
         shop.say(f"{planned.arm.label}: evaluating {folder}")
-        trained = metatrain.load_trained(folder, shop.devices, shots=config.shots)
+        trained = metatrain.load_trained(folder, shop.devices, shots=config.rounds)
         metatrain.evaluate_trained(trained, shop.data, config).save(path)
     return EvalResult.load(path)
 
