@@ -88,6 +88,18 @@ def test_the_sparsity_study_has_the_splits_of_the_paper():
     assert by_label["MACAW, 35 tasks"].eval.split == "test"
 
 
+def test_at_most_all_tasks_make_an_update():
+    few = Arm("A", "macaw-cheetah-vel", split_of="cheetah-vel/sparse-5-v1")
+    setting = Setting("bundled:cheetah-vel", 2, {"algo.task_batch": 4})
+    study = make_experiment(
+        few, scales={"smoke": Setting("bundled:cheetah-vel", 2), "gpu": setting}
+    )
+    assert plan(study, "smoke")[0].config.algo.task_batch == 5
+    assert plan(study, "gpu")[0].config.algo.task_batch == 4
+    fewer = replace(study, arms=(replace(few, split_of="cheetah-vel/sparse-3-v1"),))
+    assert plan(fewer, "gpu")[0].config.algo.task_batch == 3
+
+
 def test_figures_share_the_runs_that_are_the_same():
     one = {p.arm.label: p.config for p in plan(EXPERIMENTS["macaw-fig3-cheetah-vel"], "gpu")}
     other = {p.arm.label: p.config for p in plan(EXPERIMENTS["macaw-fig4-sparsity"], "gpu")}

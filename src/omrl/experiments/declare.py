@@ -64,7 +64,8 @@ class Arm:
     """What is varied beside the method; empty: nothing is."""
     overrides: Overrides = field(default_factory=dict)
     split_of: str = ""
-    """Environment whose train and test split replace those of the data; its tasks are the same."""
+    """Environment whose train and test split replace those of the data; its tasks are the same.
+    Where it has fewer training tasks than the preset has per update, all make an update."""
     presets: Mapping[Scale, str] = field(default_factory=dict)
     """Another preset at a scale."""
     at: Mapping[Scale, Overrides] = field(default_factory=dict)
@@ -169,6 +170,9 @@ def _planned(experiment: Experiment, arm: Arm, scale: Scale, seeds: int | None) 
     changes |= {**_split(arm, config), **arm.overrides, **arm.at.get(scale, {})}
     if seeds is not None:
         changes["train.seeds"] = seeds
+    if "train_tasks" in changes:
+        per_update = changes.get("algo.task_batch", config.algo.task_batch)
+        changes["algo.task_batch"] = min(per_update, len(changes["train_tasks"]))
     where = f"{experiment.id}, {arm.label}"
     config = override(config, changes, where)
     evaluation = override(config.eval, arm.evaluate, f"{where}, evaluate")

@@ -137,11 +137,9 @@ FIGURE_4_QUALITY = Experiment(
 
 def _sparsity(num_tasks: int, version: str) -> tuple[Arm, ...]:
     group = f"{num_tasks} tasks"
-    # At most all tasks make an update.
-    few: Overrides = {"algo.task_batch": 3} if num_tasks == 3 else {}
     return (
-        Arm(_MACAW, "macaw-cheetah-vel", group, few, version, _MACAW_PRESETS),
-        Arm("MT-AWR + FT", "mt-awr-cheetah-vel", group, few, version, _MT_PRESETS),
+        Arm(_MACAW, "macaw-cheetah-vel", group, split_of=version, presets=_MACAW_PRESETS),
+        Arm("MT-AWR + FT", "mt-awr-cheetah-vel", group, split_of=version, presets=_MT_PRESETS),
     )
 
 
