@@ -27,7 +27,7 @@ from golden_file import GoldenFile, Group
 
 from omrl.errors import InputError
 
-FAMILIES = {"macaw": "macaw_cases"}
+FAMILIES = {"macaw": "macaw_cases", "pearl": "pearl_cases"}
 BARS = {"float64": 1e-6, "float32": 1e-4}
 MAX_LINES = 10
 """Of every kind of finding that are printed for one file."""

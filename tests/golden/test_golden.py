@@ -16,7 +16,7 @@ from golden_file import GoldenFile, Group
 from synthetic_macaw import write_set
 
 HERE = Path(__file__).parent
-REFERENCE = sorted((HERE / "macaw").glob("*.npz"))
+REFERENCE = sorted(path for family in check.FAMILIES for path in (HERE / family).glob("*.npz"))
 pytestmark = pytest.mark.usefixtures("own_programs")
 
 
@@ -180,7 +180,8 @@ def test_missing_input(tmp_path, other_set, capsys):
 def test_unknown_family_is_named_and_fails(tmp_path, capsys):
     np.savez(tmp_path / "golden_other_A.npz", loss=np.ones(1))
     assert check.main([str(tmp_path)]) == 1
-    assert "NOT CHECKED, no checks for family 'other' (only macaw)" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "NOT CHECKED, no checks for family 'other' (only macaw, pearl)" in out
 
 
 def test_as_a_program(tmp_path, other_set):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omrl.nets.mlp import Dense, Mlp, forward, num_parameters
+from omrl.nets.mlp import Dense, Mlp, forward, init_layers, num_parameters
 
 FIRST = Dense.of(jnp.array([[1.0, -1.0], [0.0, 2.0]]), jnp.array([0.0, 1.0]))
 SECOND = Dense.of(jnp.array([[2.0], [3.0]]), jnp.array([-1.0]))
@@ -33,6 +33,14 @@ def test_init_is_uniform_within_one_over_root_in(getkey):
         assert np.max(np.abs(array)) <= 0.05
     # The deviation of U(-c, c) is c / sqrt(3).
     assert np.std(layer.weight) == pytest.approx(0.05 / np.sqrt(3), rel=0.02)
+
+
+def test_init_with_small_outputs(getkey):
+    first, last = init_layers(getkey(), (400, 100, 50), 3e-3)
+    # 1/sqrt(100) = 0.1, of the outputs and not of the 400 inputs.
+    assert np.max(np.abs(first.weight)) == pytest.approx(0.1, rel=0.01)
+    np.testing.assert_array_equal(first.bias, np.full(100, 0.1, np.float32))
+    assert np.max(np.abs(last.affine)) == pytest.approx(3e-3, rel=0.01)
 
 
 def test_mlp_and_its_size(getkey):

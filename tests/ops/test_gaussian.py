@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from omrl.ops.gaussian import (
+    clipped_tanh_log_slope,
     gaussian_log_prob,
     sample_squashed,
     squashed_log_prob,
@@ -34,6 +35,13 @@ def test_log_slope_is_finite_and_right_where_tanh_rounds_to_one():
     x = jnp.array([0.0, 1.0, 30.0, -30.0])
     expected = [0.0, np.log(1 - np.tanh(1.0) ** 2), np.log(4) - 60, np.log(4) - 60]
     np.testing.assert_allclose(tanh_log_slope(x), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_clipped_log_slope_stops_at_log_of_a_millionth():
+    # log(1 - tanh(1)^2) = -0.867562, and 1e-6 of slope 0.41997 more is nothing.
+    x = jnp.array([0.0, 1.0, 30.0])
+    expected = [1e-6, -0.867562 + 1e-6 / 0.41997, np.log(1e-6)]
+    np.testing.assert_allclose(clipped_tanh_log_slope(x), expected, rtol=1e-5, atol=2e-7)
 
 
 def test_samples_follow_the_density_they_come_with(getkey):

@@ -52,6 +52,32 @@ def forward(layers: Sequence[Dense], x: Float[Array, " in"]) -> Float[Array, " o
     return layers[-1](x)
 
 
+def init_layers(
+    key: Key, sizes: Sequence[int], last_bound: float | None = None
+) -> tuple[Dense, ...]:
+    """The layers of a perceptron; `sizes` = (input, hidden ..., output).
+
+    `last_bound` None: `Dense.init` for all. Else as rlkit has it: hidden weights uniform in
+    +-1/sqrt(outputs), hidden biases 0.1, the last layer uniform in +-`last_bound`, so that outputs
+    are near 0 at first.
+    """
+    keys = jax.random.split(key, len(sizes) - 1)
+    pairs = list(zip(keys, pairwise(sizes), strict=True))
+    if last_bound is None:
+        return tuple(Dense.init(k, i, o) for k, (i, o) in pairs)
+    (last_key, (last_in, last_out)) = pairs[-1]
+    last = jax.random.uniform(
+        last_key, (last_in + 1, last_out), minval=-last_bound, maxval=last_bound
+    )
+    return (*(_init_hidden(k, i, o) for k, (i, o) in pairs[:-1]), Dense(last))
+
+
+def _init_hidden(key: Key, in_dim: int, out_dim: int) -> Dense:
+    bound = out_dim**-0.5
+    weight = jax.random.uniform(key, (in_dim, out_dim), minval=-bound, maxval=bound)
+    return Dense.of(weight, jnp.full((out_dim,), 0.1, weight.dtype))
+
+
 class Mlp(eqx.Module):
     """A perceptron with ReLU hidden layers and a linear output."""
 
@@ -60,10 +86,7 @@ class Mlp(eqx.Module):
     @classmethod
     def init(cls, key: Key, sizes: Sequence[int]) -> Mlp:
         """`sizes` = (input, hidden ..., output)."""
-        keys = jax.random.split(key, len(sizes) - 1)
-        return cls(
-            tuple(Dense.init(k, i, o) for k, (i, o) in zip(keys, pairwise(sizes), strict=True))
-        )
+        return cls(init_layers(key, sizes))
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         return forward(self.layers, x)

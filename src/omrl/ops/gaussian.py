@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,8 @@ from jaxtyping import Array, Float
 from omrl.types import Key, Scalar
 
 Vector = Float[Array, " dim"]
+LogSlope: TypeAlias = Callable[[Vector], Vector]
+"""log(d tanh(x) / dx), exact or nearly so."""
 
 
 def gaussian_log_prob(x: Vector, mean: Vector, log_std: Vector) -> Scalar:
@@ -38,15 +42,35 @@ def tanh_log_slope(x: Vector) -> Vector:
     return 2 * (jnp.log(2.0) - x - jax.nn.softplus(-2 * x))
 
 
-def squashed_log_prob(pre_tanh: Vector, mean: Vector, log_std: Vector) -> Scalar:
+def clipped_tanh_log_slope(x: Vector) -> Vector:
+    """log(1 - tanh(x)^2 + 1e-6), the approximation of the code of SAC and PEARL: at least -13.8."""
+    return jnp.log(1 - jnp.tanh(x) ** 2 + 1e-6)
+
+
+def squashed_log_prob(
+    pre_tanh: Vector, mean: Vector, log_std: Vector, log_slope: LogSlope = tanh_log_slope
+) -> Scalar:
     """Log density of the action tanh(u), u = `pre_tanh` Gaussian (Eq. 21, arXiv:1801.01290).
 
     It takes u and not the action, because tanh rounds to 1 in float32 from u = 9 on.
     """
-    return gaussian_log_prob(pre_tanh, mean, log_std) - jnp.sum(tanh_log_slope(pre_tanh))
+    return gaussian_log_prob(pre_tanh, mean, log_std) - jnp.sum(log_slope(pre_tanh))
+
+
+def reparametrized(noise: Vector, mean: Vector, log_std: Vector) -> Vector:
+    """The sample of N(mean, exp(log_std)^2) that a standard normal `noise` stands for."""
+    return mean + jnp.exp(log_std) * noise
+
+
+def squash(
+    noise: Vector, mean: Vector, log_std: Vector, log_slope: LogSlope = tanh_log_slope
+) -> tuple[Vector, Scalar]:
+    """The action of a standard normal `noise` in [-1, 1], and its log density; differentiable in
+    mean and log_std."""
+    pre_tanh = reparametrized(noise, mean, log_std)
+    return jnp.tanh(pre_tanh), squashed_log_prob(pre_tanh, mean, log_std, log_slope)
 
 
 def sample_squashed(key: Key, mean: Vector, log_std: Vector) -> tuple[Vector, Scalar]:
     """An action in [-1, 1] and its log density, differentiable in mean and log_std."""
-    pre_tanh = mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
-    return jnp.tanh(pre_tanh), squashed_log_prob(pre_tanh, mean, log_std)
+    return squash(jax.random.normal(key, mean.shape), mean, log_std)

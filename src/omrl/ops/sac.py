@@ -20,7 +20,9 @@ def bellman_target(
     return reward + discount * jnp.where(terminated, 0.0, next_value)
 
 
-def soft_value(values: Float[Array, " critic"], log_prob: Scalar, temperature: Scalar) -> Scalar:
+def soft_value(
+    values: Float[Array, " critic"], log_prob: Scalar, temperature: Scalar | float
+) -> Scalar:
     """V(s) = min_i Q_i(s, a) - alpha log pi(a|s), one sampled action (Eq. 3, arXiv:1812.05905).
 
     Its negative is the actor's loss (Eq. 9 there).
