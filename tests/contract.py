@@ -65,6 +65,10 @@ CASES = [
     Case("macaw-linear", lambda: tiny_macaw.make(layer="linear", normalize_obs=True)),
     Case("mt-awr", tiny_macaw.make_mt_awr),
     Case("meta-bc", tiny_macaw.make_meta_bc),
+    Case(
+        "pearl",
+        lambda: tiny_macaw.make_pearl(next_obs_in_context=True, normalize_obs=True),
+    ),
 ]
 
 

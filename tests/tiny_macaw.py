@@ -12,6 +12,8 @@ from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.meta_bc import MetaBc, MetaBcConfig
 from omrl.algos.mt_awr import MtAwr, MtAwrConfig
+from omrl.algos.pearl import Pearl
+from omrl.algos.pearl_config import PearlConfig
 from omrl.data.sample import BatchSpec
 from omrl.types import Batch, Spec
 
@@ -49,6 +51,19 @@ def make_mt_awr(spec: Spec = SPEC, **changes: Any) -> MtAwr:
     """The same of multi-task AWR."""
     own = {"hidden": (4,), "task_batch": 3, "batch": BatchSpec("batch", 8)}
     return MtAwr(MtAwrConfig(**own | changes), spec)
+
+
+def make_pearl(spec: Spec = SPEC, **changes: Any) -> Pearl:
+    """The same of PEARL."""
+    own = {
+        "hidden": (4,),
+        "encoder_hidden": (4,),
+        "latent": 2,
+        "task_batch": 3,
+        "batch": BatchSpec("batch", 8),
+        "context": BatchSpec("context", 5, buffer="encoder"),
+    }
+    return Pearl(PearlConfig(**own | changes), spec)
 
 
 def make_batch(key: jax.Array, *lead: int, spec: Spec = SPEC) -> Batch:

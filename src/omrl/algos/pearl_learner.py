@@ -78,6 +78,15 @@ class Inferred(NamedTuple):
     """To the prior, in nats."""
 
 
+class PearlTask(NamedTuple):
+    """What is known of one task, the z that is acted with, and the policy that is told it."""
+
+    evidence: Evidence
+    z: Float[Array, " latent"]
+    policy: LatentMlp
+    """The meta-trained one, if it was not tuned to the task."""
+
+
 class Acted(NamedTuple):
     """Actions of the policy and what they come from."""
 
@@ -184,6 +193,15 @@ def act(
         return Acted(*squash(noise, mean, log_std, log_slope), mean, log_std)
 
     return over_samples(one, obs, every_sample(jax.vmap(policy.shift)(z), obs.shape[1]), noise)
+
+
+def noise_of_task(
+    config: PearlConfig, num_samples: int, act_dim: int, key: Key
+) -> tuple[Float[Array, " latent"], Float[Array, "sample act"]]:
+    """Standard normal, for z and for the actions of a step."""
+    z_key, action_key = jax.random.split(key)
+    z_noise = jax.random.normal(z_key, (config.latent,))
+    return z_noise, jax.random.normal(action_key, (num_samples, act_dim))
 
 
 # --- Losses ---

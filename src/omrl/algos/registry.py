@@ -21,15 +21,18 @@ from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.meta_bc import MetaBc, MetaBcConfig
 from omrl.algos.mt_awr import MtAwr, MtAwrConfig
+from omrl.algos.pearl import Pearl
+from omrl.algos.pearl_config import PearlConfig
 from omrl.nets.mlp import num_parameters
 from omrl.types import Spec
 
-AlgoConfig: TypeAlias = MacawConfig | MtAwrConfig | MetaBcConfig
+AlgoConfig: TypeAlias = MacawConfig | MtAwrConfig | MetaBcConfig | PearlConfig
 
 ALGORITHMS: Mapping[type, Callable[[Any, Spec], Algorithm]] = {
     MacawConfig: Macaw,
     MtAwrConfig: MtAwr,
     MetaBcConfig: MetaBc,
+    PearlConfig: Pearl,
 }
 
 
