@@ -13,6 +13,7 @@ import pytest
 import bandits
 from omrl.algos import pearl_learner
 from omrl.algos.pearl_finetune import PearlTuning
+from omrl.tuning import FinetuneConfig
 from quick import quick_jit
 from tiny_macaw import SPEC, assert_close, make_batch, make_pearl
 
@@ -59,6 +60,12 @@ def test_the_first_step_of_fresh_optimisers_has_the_length_of_the_rates():
         steps = np.abs(np.asarray(new.layers[-1].affine - old.layers[-1].affine))
         assert np.median(steps) == pytest.approx(rate, rel=1e-3)
         assert np.max(steps) == pytest.approx(rate, rel=1e-3)
+
+
+def test_rates_of_the_protocol_take_the_place_of_those_of_meta_training():
+    config = make_pearl().for_tuning(FinetuneConfig(value_lr=0.01, policy_lr=0.03)).config
+    assert (config.critic_lr, config.value_lr, config.policy_lr) == (0.01, 0.01, 0.03)
+    assert make_pearl().for_tuning(FinetuneConfig()) == make_pearl()
 
 
 def test_a_step_is_that_of_training_on_one_task_at_the_known_z():

@@ -16,7 +16,7 @@ from omrl.nets.mlp import Dense
 from omrl.ops import inner_loop
 from omrl.tuning import FinetuneConfig
 from quick import quick_jit
-from tiny_macaw import assert_close, make, make_batch, make_meta_bc, make_mt_awr
+from tiny_macaw import assert_close, make, make_batch, make_meta_bc, make_mt_awr, make_pearl
 
 KEY = jax.random.PRNGKey(0)
 ONE = {"value_steps": 1, "policy_steps": 1}
@@ -206,6 +206,7 @@ def test_mt_awr_has_its_own_rates(x64):
         (make(advantage_head=False), {"advantage_head": True}, "without an advantage head"),
         (make_mt_awr(), {"parameters": "generated"}, "finetune.parameters: MtAwr has no such"),
         (make_mt_awr(), {"advantage_head": True}, "finetune.advantage_head: MtAwr has no such"),
+        (make_pearl(), {"parameters": "generated"}, "finetune.parameters: Pearl has no such"),
         (make_meta_bc(), {"value_lr": 0.1}, "finetune.value_lr: MetaBc has no such"),
     ],
 )
@@ -228,6 +229,8 @@ def test_a_step_keeps_shapes_and_dtypes(parameters):
         make().for_tuning(FinetuneConfig(parameters=parameters)),
         make(layer="bias_transform", bootstrap_inner_value=True, bootstrap_advantage=True),
         make_mt_awr(),
+        make_pearl(),
+        make_pearl(tune_encoder="learn"),
     ):
 
         def begin(algorithm: Any = algorithm) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ one task (`pearl_finetune.py`), and here the algorithm behind the contract.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ from omrl.ops import latent
 from omrl.ops.gaussian import sample_squashed
 from omrl.ops.latent import Evidence
 from omrl.ops.scale import scaled_obs
+from omrl.tuning import FinetuneConfig
 from omrl.types import Batch, Key, Metrics, Spec, Step
 
 
@@ -114,18 +115,27 @@ class Pearl(Algorithm[PearlState, PearlTask]):
         *hidden, last = task.policy.told(task.z)
         return (*hidden, Dense(last.affine[:, : self.spec.act_dim]))
 
-    # --- Learning on, on one task ---
+    # --- Learning on online ---
+
+    def for_tuning(self, settings: FinetuneConfig) -> Pearl:
+        """With the rates of `settings`, that of the value for Q and V; without any with those of
+        meta-training (D.4)."""
+        settings.check_left_alone(("parameters", "advantage_head"), "Pearl")
+        config = self.config
+        rates = {
+            "critic_lr": settings.value_lr or config.critic_lr,
+            "value_lr": settings.value_lr or config.value_lr,
+            "policy_lr": settings.policy_lr or config.policy_lr,
+        }
+        return replace(self, config=replace(config, **rates))
 
     def begin_tuning(self, state: PearlState, task: PearlTask, key: Key) -> PearlTuning:
-        """The task with all networks and fresh optimisers."""
         return pearl_finetune.begin_tuning(state.learner, task)
 
     def tune(self, state: PearlState, tuning: PearlTuning, batch: Batch, key: Key) -> PearlTuning:
-        """One gradient step on a batch [sample, ...] of the task."""
         return pearl_finetune.tune(self.config, tuning, self._scaled(batch), key)
 
     def tuned(self, state: PearlState, tuning: PearlTuning) -> PearlTask:
-        """What `act` takes."""
         return pearl_finetune.tuned(tuning)
 
     def _z(self, known: Evidence, key: Key) -> Float[Array, " latent"]:
