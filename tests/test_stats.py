@@ -140,6 +140,37 @@ def test_papers_own_summaries():
     assert (deviation.low, deviation.high) == (pytest.approx(1.5), pytest.approx(7.5))
     quartiles = stats.median_quartiles(returns, "seed")
     assert (quartiles.low, quartiles.value, quartiles.high) == (3.0, 4.5, 6.0)
+    # 1, 2, 3, 5, 6, 10: a quarter of the way through 5 gaps is 1.25 gaps.
+    over_all = stats.median_quartiles(returns)
+    assert (over_all.low, over_all.value, over_all.high) == (2.25, 4.0, 5.75)
+    assert over_all.method == "median and quartiles over 6 runs, each one seed on one task"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "half_width"),
+    [
+        ("standard-error", 4.5, 3.0 / math.sqrt(3)),
+        ("standard-error-tasks", 4.5, 1.5),  # 3 and 6: deviation 3 / sqrt(2), over 2 tasks
+        ("standard-deviation", 4.5, 3.0),
+        ("standard-deviation-tasks", 4.5, 3.0 / math.sqrt(2)),
+        ("median", 4.0, None),
+        ("median-seeds", 4.5, 1.5),
+        ("median-tasks", 4.5, 0.75),
+        ("mean", 4.5, None),
+        ("iqm", 4.0, None),  # 2, 3, 5, 6: of six scores one is cut off at each end
+    ],
+)
+def test_statistics_by_name(name, value, half_width):
+    estimate = stats.STATISTICS[name](runs([[1, 2], [3, 6], [5, 10]]))
+    assert estimate.value == pytest.approx(value)
+    assert estimate.low <= estimate.value <= estimate.high
+    if half_width is not None:
+        assert estimate.high - estimate.value == pytest.approx(half_width)
+
+
+def test_every_name_of_a_statistic_is_tested():
+    (names,) = (mark.args[1] for mark in test_statistics_by_name.pytestmark)
+    assert {name for name, *_ in names} == stats.STATISTICS.keys()
 
 
 def test_one_unit_has_no_spread():

@@ -12,8 +12,9 @@ with standard deviation over seeds (SMAC), median with quartiles (MACAW's worksh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,8 @@ from omrl.errors import InputError
 Returns = Float[np.ndarray, "seed task episode"]
 Scores = Float64[np.ndarray, "*resample run task"]
 Statistic = Callable[[Scores], Float64[np.ndarray, "*resample"]]
+Over = Literal["seed", "task", "run"]
+"""What counts as one number: a seed's mean, a task's mean, or one seed on one task."""
 
 NUM_RESAMPLES = 2000
 
@@ -136,26 +139,40 @@ def probability_of_improvement(
     )
 
 
-def mean_standard_error(returns: Returns, over: Literal["seed", "task"] = "seed") -> Estimate:
+def mean_standard_error(returns: Returns, over: Over = "seed") -> Estimate:
     """Mean plus and minus one standard error of the mean over seeds or tasks."""
     units = _unit_means(returns, over)
     spread = _sample_deviation(units) / np.sqrt(len(units))
-    return _symmetric(units, spread, f"mean ± standard error over {len(units)} {over}s")
+    return _symmetric(units, spread, f"mean ± standard error over {_counted(units, over)}")
 
 
-def mean_standard_deviation(returns: Returns, over: Literal["seed", "task"] = "seed") -> Estimate:
+def mean_standard_deviation(returns: Returns, over: Over = "seed") -> Estimate:
     """Mean plus and minus one sample standard deviation (n - 1) over seeds or tasks."""
     units = _unit_means(returns, over)
-    method = f"mean ± standard deviation (n - 1) over {len(units)} {over}s"
+    method = f"mean ± standard deviation (n - 1) over {_counted(units, over)}"
     return _symmetric(units, _sample_deviation(units), method)
 
 
-def median_quartiles(returns: Returns, over: Literal["seed", "task"] = "task") -> Estimate:
-    """Median with the 25th and 75th percentile over seeds or tasks."""
+def median_quartiles(returns: Returns, over: Over = "run") -> Estimate:
+    """Median with the 25th and 75th percentile, over what the workshop paper leaves open."""
     units = _unit_means(returns, over)
     low, value, high = np.percentile(units, (25, 50, 75))
-    method = f"median and quartiles over {len(units)} {over}s"
+    method = f"median and quartiles over {_counted(units, over)}"
     return Estimate(float(value), float(low), float(high), method)
+
+
+STATISTICS: Mapping[str, Callable[[Returns], Estimate]] = {
+    "mean": partial(bootstrap, statistic=mean),
+    "iqm": bootstrap,
+    "standard-error": mean_standard_error,
+    "standard-error-tasks": partial(mean_standard_error, over="task"),
+    "standard-deviation": mean_standard_deviation,
+    "standard-deviation-tasks": partial(mean_standard_deviation, over="task"),
+    "median": median_quartiles,
+    "median-seeds": partial(median_quartiles, over="seed"),
+    "median-tasks": partial(median_quartiles, over="task"),
+}
+"""By the names that they have on the command line."""
 
 
 def _scores(returns: Returns) -> tuple[Float64[np.ndarray, "run task"], str]:
@@ -208,8 +225,14 @@ def _with_interval(
     return Estimate(value, float(low), float(high), method)
 
 
-def _unit_means(returns: Returns, over: Literal["seed", "task"]) -> Float64[np.ndarray, " unit"]:
-    return returns.astype(np.float64).mean((1, 2) if over == "seed" else (0, 2))
+def _unit_means(returns: Returns, over: Over) -> Float64[np.ndarray, " unit"]:
+    runs = returns.astype(np.float64).mean(2)
+    return runs.ravel() if over == "run" else runs.mean(1 if over == "seed" else 0)
+
+
+def _counted(units: Float64[np.ndarray, " unit"], over: Over) -> str:
+    names = {"run": "runs, each one seed on one task"}
+    return f"{len(units)} {names.get(over, f'{over}s')}"
 
 
 def _sample_deviation(units: Float64[np.ndarray, " unit"]) -> float:

@@ -16,7 +16,7 @@ NAMES = ["all", "start", "middle", "end", "first-500", "middle-3", "last-1", "ev
 NAMES += [f"{kind}-1200-transitions" for kind in ("first", "middle", "last", "spread")]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "return-0.5-1.0", "return-0.25-0.75"])
+@pytest.mark.parametrize("name", [*NAMES, "return-0.5-1.0", "part-0.25-0.75"])
 def test_names_parse_and_round_trip(name):
     assert str(Slice.parse(name)) == name
     assert Slice.parse(str(Slice.parse(name))) == Slice.parse(name)
@@ -43,6 +43,7 @@ def test_a_quantile_has_one_spelling():
         "return-0.9-0.1",
         "return-0-1.5",
         "return-nan-1",
+        "part-0.4-0.2",
         "every-1000000000",
         "first-" + 26 * "9",
         "first-٣",
@@ -84,6 +85,8 @@ def test_long_names_are_refused_at_once(name):
         ("return-0.0-0.2", [2, 5]),  # the two lowest returns
         ("return-0.8-1.0", [1, 9]),  # the two highest
         ("return-0.5-1.0", [1, 4, 6, 7, 9]),
+        ("part-0.0-0.2", [0, 1]),
+        ("part-0.75-1.0", [8, 9]),
     ],
 )
 def test_the_episodes_of_a_slice(name, episodes):
@@ -131,6 +134,7 @@ def test_equal_returns_do_not_change_the_number_of_episodes():
         ),
         ("start", 2, "slice start: empty for a task of 2 episodes"),
         ("return-0.3-0.4", 2, "slice return-0.3-0.4: empty for a task of 2 episodes"),
+        ("part-0.3-0.4", 2, "slice part-0.3-0.4: empty for a task of 2 episodes"),
     ],
 )
 def test_lifetimes_too_short_for_a_slice(name, held, message):

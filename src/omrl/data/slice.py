@@ -32,15 +32,15 @@ from jaxtyping import Float64, Int64
 from omrl.errors import InputError
 
 GRAMMAR = (
-    "all, start, middle, end, every-K, return-LOW-HIGH, first-N, middle-N, last-N or spread-N "
-    "episodes, or as in first-N-transitions"
+    "all, start, middle, end, every-K, return-LOW-HIGH, part-LOW-HIGH, first-N, middle-N, last-N "
+    "or spread-N episodes, or as in first-N-transitions"
 )
 _THIRDS = ("start", "middle", "end")
 _COUNTED = re.compile(r"(first|middle|last|spread)-([1-9][0-9]{0,8})(-transitions)?")
 _EVERY = re.compile(r"every-([1-9][0-9]{0,8})")
 # Digits match in one way only: a run from elsewhere may have a name that is a megabyte of them.
 _NUMBER = r"(?:[0-9]*\.)?[0-9]+"
-_QUANTILE = re.compile(rf"return-({_NUMBER})-({_NUMBER})")
+_SHARE = re.compile(rf"(return|part)-({_NUMBER})-({_NUMBER})")
 _MIXTURE = re.compile(rf"({_NUMBER}):([^:+]*)\+({_NUMBER}):([^:+]*)")
 
 
@@ -60,10 +60,13 @@ class Selection:
 class Slice:
     """A selection of episodes; make one with `Slice.parse`."""
 
-    kind: Literal["all", "third", "first", "middle", "last", "spread", "every", "return"] = "all"
+    kind: Literal[
+        "all", "third", "first", "middle", "last", "spread", "every", "return", "part"
+    ] = "all"
     count: int = 0
     """Third 0, 1 or 2; number of episodes or transitions; or the distance between episodes."""
     quantiles: tuple[float, float] = (0.0, 1.0)
+    """Of the episodes by their return, or in time order."""
     unit: Literal["episodes", "transitions"] = "episodes"
     """Of `count`."""
 
@@ -79,10 +82,10 @@ class Slice:
             return cls(match[1], int(match[2]), unit=unit)  # pyright: ignore[reportArgumentType]
         if match := _EVERY.fullmatch(name):
             return cls("every", int(match[1]))
-        if match := _QUANTILE.fullmatch(name):
-            low, high = float(match[1]), float(match[2])
+        if match := _SHARE.fullmatch(name):
+            low, high = float(match[2]), float(match[3])
             if 0 <= low < high <= 1:
-                return cls("return", 0, (low, high))
+                return cls(match[1], 0, (low, high))  # pyright: ignore[reportArgumentType]
         raise InputError(
             f"no slice {name!r}; a slice is {GRAMMAR} (N and K from 1 to 999999999, "
             "0 <= LOW < HIGH <= 1)"
@@ -93,9 +96,9 @@ class Slice:
             return "all"
         if self.kind == "third":
             return _THIRDS[self.count]
-        if self.kind == "return":
+        if self.kind in ("return", "part"):
             low, high = map(_decimal, self.quantiles)
-            return f"return-{low}-{high}"
+            return f"{self.kind}-{low}-{high}"
         return f"{self.kind}-{self.count}{'-transitions' * (self.unit == 'transitions')}"
 
     def select(
@@ -107,8 +110,8 @@ class Slice:
         """
         if self.kind == "every":
             return Selection(np.arange(0, len(lengths), self.count))
-        if self.kind == "return":
-            return Selection(self._by_return(returns))
+        if self.kind in ("return", "part"):
+            return Selection(self._share(returns))
         # Of its count, an episode is one or as many as it has transitions.
         sizes = lengths if self.unit == "transitions" else np.ones_like(lengths)
         bounds = np.concatenate([[0], np.cumsum(sizes)])
@@ -143,10 +146,12 @@ class Slice:
             return first[self.kind], first[self.kind] + self.count
         return 0, held
 
-    def _by_return(self, returns: np.ndarray) -> np.ndarray:
+    def _share(self, returns: np.ndarray) -> np.ndarray:
         low, high = (int(np.ceil(q * len(returns))) for q in self.quantiles)
         if low == high:
             raise InputError(f"slice {self}: empty for a task of {len(returns)} episodes; widen it")
+        if self.kind == "part":
+            return np.arange(low, high)
         # Ranks, not values: ties must not change how many episodes a slice has.
         by_return = np.argsort(returns, kind="stable")
         return np.sort(by_return[low:high])
