@@ -1,7 +1,4 @@
-"""The figures of a report, each a self-contained SVG, or a PNG if asked for.
-
-Colours are those of Okabe and Ito. Drawn through matplotlib's object interface, see `figure_style`.
-"""
+"""The figures of a report, each a self-contained SVG, or a PNG if asked for."""
 
 from __future__ import annotations
 
@@ -14,7 +11,19 @@ import numpy as np
 from jaxtyping import Float
 
 from omrl import stats
-from omrl.figure_style import image as _image
+from omrl.drawing import (
+    COLOURS,
+    RETURN_LABEL,
+    image,
+    interval_line,
+    legend,
+    outer_labels,
+    panels,
+    run_colour,
+    single_panel,
+    thousands,
+    with_unit,
+)
 from omrl.results import EvalResult
 from omrl.tables import MOST_PARAMETERS, parameter_cells, parameter_names
 
@@ -22,19 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {
-    "before": "#999999",
-    "after": "#0072B2",
-    "behaviour": "#E69F00",
-    "oracle": "#009E73",
-    "random": "#CC79A7",
-    "zero": "#56B4E9",
-}
-UNITS = {"target_velocity": "m/s", "x_velocity": "m/s"}
-RETURN_LABEL = "return (sum of rewards)"
 MAX_PANELS = 20
-WIDTH = 8.5
-"""Inches; a wide figure of a report, whose text is 9 points high."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class MethodPoint:
     after: stats.Estimate
 
 
-@_image
+@image
 def per_task_bars(result: EvalResult) -> Figure:
     """Return per task: before, after the last shot, behaviour, oracle; error bars over seeds."""
     shots = dict.fromkeys((result.config.shots[0], result.config.shots[-1]))
@@ -56,31 +53,31 @@ def per_task_bars(result: EvalResult) -> Figure:
     bars |= {name: result.baseline(name)[None] for name in ("behaviour", "oracle")}
     bars = {name: values for name, values in bars.items() if np.isfinite(values).all()}
     order = _by_parameters(result)
-    figure, axes = _panel(0.25 * len(order) * len(bars))
+    figure, axes = single_panel(0.25 * len(order) * len(bars))
     width = 0.8 / len(bars)
     for number, (name, values) in enumerate(bars.items()):
         position = np.arange(len(order)) + (number - (len(bars) - 1) / 2) * width
         spread = values[:, order].std(0, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0
         colour = colours.get(name) or COLOURS[name]
         axes.bar(position, values[:, order].mean(0), width, spread, color=colour, label=name)
-    names = ", ".join(map(_with_unit, parameter_names(result.provenance.task_names)))
+    names = ", ".join(map(with_unit, parameter_names(result.provenance.task_names)))
     labels = [_label(result, task) for task in order]
     axes.set_xticks(np.arange(len(order)), labels, rotation=90 if len(order) > 10 else 0)
     axes.set(xlabel=f"task: {names}", ylabel=RETURN_LABEL)
-    _legend(axes, len(bars))
+    legend(axes, len(bars))
     return figure
 
 
-@_image
+@image
 def adaptation_curve(result: EvalResult) -> Figure:
     """Return over adaptation rounds: mean with its interval, every task, baselines."""
     shots = result.config.shots
-    figure, axes = _panel()
+    figure, axes = single_panel()
     for task in range(len(result.task_indices)):
         per_task = [result.shot(rounds)[:, task].mean() for rounds in shots]
         label = "each task" if task == 0 else None
         axes.plot(shots, per_task, color="#cccccc", linewidth=1, zorder=1, label=label)
-    _interval_line(
+    interval_line(
         axes,
         shots,
         [stats.bootstrap(result.shot(rounds), stats.mean) for rounds in shots],
@@ -89,36 +86,36 @@ def adaptation_curve(result: EvalResult) -> Figure:
     )
     _baselines(axes, result)
     axes.set(xlabel="adaptation rounds", ylabel=RETURN_LABEL, xticks=shots)
-    _legend(axes, 5)
+    legend(axes, 5)
     return figure
 
 
-@_image
+@image
 def finetuning_curve(result: EvalResult) -> Figure:
     """Return over environment steps online: mean with its interval, every task, baselines."""
-    figure, axes = _panel()
+    figure, axes = single_panel()
     steps, estimates = zip(*result.curve(), strict=True)
     assert result.env_steps is not None
     for task in range(len(result.task_indices)):
         label = "each task" if task == 0 else None
         of_task = result.env_steps[:, task].mean(0), result.returns[:, task].mean((0, 2))
         axes.plot(*of_task, color="#cccccc", linewidth=1, zorder=1, label=label)
-    _interval_line(axes, steps, estimates, color=COLOURS["after"], label="mean and 95 % interval")
+    interval_line(axes, steps, estimates, color=COLOURS["after"], label="mean and 95 % interval")
     _baselines(axes, result)
     axes.set(xlabel="environment steps online, per task", ylabel=RETURN_LABEL)
-    _thousands(axes)
-    _legend(axes, 5)
+    thousands(axes)
+    legend(axes, 5)
     return figure
 
 
-@_image
+@image
 def speed_over_time(result: EvalResult) -> Figure:
     """Forward speed before and after adaptation against the task's target, mean over seeds."""
     trace, shots = result.traces["x_velocity"], result.config.shots
     order = _by_parameters(result)
     chosen = [order[position] for position in _spread(len(order))]
     seconds = result.provenance.dt * np.arange(1, trace.shape[-1] + 1)
-    figure, grid = _panels(len(chosen), 5, share=True)
+    figure, grid = panels(len(chosen), 5, share=True)
     for panel, task in zip(grid, chosen, strict=True):
         for rounds in dict.fromkeys((shots[0], shots[-1])):
             name = result.shot_name(rounds)
@@ -129,38 +126,59 @@ def speed_over_time(result: EvalResult) -> Figure:
             target = result.task_parameters[task, column]
             panel.axhline(target, color="black", linestyle=":", linewidth=1.2, label="target")
         panel.set_title(f"task {result.task_indices[task]}: {_parameters(result, task)}", size=9)
-    _outer_labels(figure, "time (s)", "forward speed (m/s)")
+    outer_labels(figure, "time (s)", "forward speed (m/s)")
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     return figure
 
 
-@_image
+@image
 def return_over_updates(results: Sequence[EvalResult]) -> Figure:
     """Mean return of the first and last shot over training, with its interval."""
-    figure, axes = _panel()
+    figure, axes = single_panel()
     config = results[0].config
     for rounds in dict.fromkeys((config.shots[0], config.shots[-1])):
         name = results[0].shot_name(rounds)
         estimates = [stats.bootstrap(result.shot(rounds), stats.mean) for result in results]
         steps = [result.provenance.step for result in results]
         colour = _colour(results[0], rounds)
-        _interval_line(axes, steps, estimates, color=colour, label=name)
+        interval_line(axes, steps, estimates, color=colour, label=name)
     for name in ("behaviour", "oracle"):
         value = results[-1].baseline(name).mean()
         if np.isfinite(value):
             axes.axhline(value, color=COLOURS[name], linestyle="--", linewidth=1, label=name)
     axes.set(xlabel="updates", ylabel=RETURN_LABEL)
-    _thousands(axes)
-    _legend(axes, 4)
+    thousands(axes)
+    legend(axes, 4)
     return figure
 
 
-@_image
+@image
+def bars_of_runs(results: Mapping[str, EvalResult]) -> Figure:
+    """Return per task after the last shot of several runs; error bars over seeds."""
+    first = next(iter(results.values()))
+    order = _by_parameters(first)
+    figure, axes = single_panel(0.25 * len(order) * len(results))
+    width = 0.8 / len(results)
+    for number, (name, result) in enumerate(results.items()):
+        values = result.shot(result.config.shots[-1]).mean(2)[:, order]
+        position = np.arange(len(order)) + (number - (len(results) - 1) / 2) * width
+        spread = values.std(0, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0
+        colour = run_colour(number)
+        axes.bar(position, values.mean(0), width, yerr=spread, color=colour, label=name)
+    names = ", ".join(map(with_unit, parameter_names(first.provenance.task_names)))
+    labels = [_label(first, task) for task in order]
+    axes.set_xticks(np.arange(len(order)), labels, rotation=90 if len(order) > 10 else 0)
+    axes.set(xlabel=f"task: {names}", ylabel=RETURN_LABEL)
+    legend(axes, min(4, len(results)))
+    return figure
+
+
+@image
 def metrics_over_updates(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Every training metric of the log: mean over seeds, band from the lowest to the highest."""
     names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-    figure, grid = _panels(len(names), 3, share=False)
+    figure, grid = panels(len(names), 3, share=False)
     for panel, name in zip(grid, names, strict=True):
         having = [row for row in rows if name in row["metrics"]]
         values = np.array([row["metrics"][name] for row in having], np.float64)
@@ -170,56 +188,56 @@ def metrics_over_updates(rows: Sequence[Mapping[str, Any]]) -> Figure:
             steps, values.min(1), values.max(1), color=COLOURS["after"], alpha=0.2, linewidth=0
         )
         panel.set_title(name.replace("_", " "), size=9)
-        _thousands(panel)
-    _outer_labels(figure, "updates", "value, no unit")
+        thousands(panel)
+    outer_labels(figure, "updates", "value, no unit")
     return figure
 
 
-@_image
+@image
 def returns_over_lifetime(curves: Mapping[str, Sequence[float]]) -> Figure:
     """Mean return of equal parts of the lifetime of each task, by its title."""
     titles = list(curves)
     chosen = [titles[position] for position in _spread(len(titles))]
-    figure, grid = _panels(len(chosen), 5, share=False)
+    figure, grid = panels(len(chosen), 5, share=False)
     for panel, title in zip(grid, chosen, strict=True):
         parts = len(curves[title])
         done = 100 * (np.arange(parts) + 0.5) / parts
         panel.plot(done, curves[title], "o-", ms=2, color=COLOURS["behaviour"])
         panel.set_title(title, size=9)
         panel.set_xlim(0, 100)
-    _outer_labels(figure, "lifetime (%)", RETURN_LABEL)
+    outer_labels(figure, "lifetime (%)", RETURN_LABEL)
     return figure
 
 
-@_image
+@image
 def return_histogram(counts: Sequence[int], low: float, high: float) -> Figure:
     """Episodes in equal parts of the returns from `low` to `high`."""
-    figure, axes = _panel()
+    figure, axes = single_panel()
     edges = np.histogram_bin_edges([], len(counts), (low, high))
     axes.stairs(counts, edges, fill=True, color=COLOURS["behaviour"])
     axes.set(xlabel=RETURN_LABEL, ylabel="episodes")
     return figure
 
 
-@_image
+@image
 def shares_per_task(labels: Sequence[str], shares: Mapping[str, Sequence[float]]) -> Figure:
     """Bars from 0 to 100 %, a few of them at each task."""
-    figure, axes = _panel(0.25 * len(labels) * len(shares))
+    figure, axes = single_panel(0.25 * len(labels) * len(shares))
     width, colours = 0.8 / len(shares), list(COLOURS.values())[1:]
     for number, (name, values) in enumerate(shares.items()):
         position = np.arange(len(labels)) + (number - (len(shares) - 1) / 2) * width
         axes.bar(position, 100 * np.array(values), width, color=colours[number], label=name)
     axes.set_xticks(np.arange(len(labels)), labels, rotation=90 if len(labels) > 10 else 0)
     axes.set(xlabel="task", ylabel="share (%)", ylim=(0, 100))
-    _legend(axes, len(shares))
+    legend(axes, len(shares))
     return figure
 
 
-@_image
+@image
 def methods_bars(points: Sequence[MethodPoint]) -> Figure:
     """Bars of what every method returns after adaptation, in groups; ticks: before it."""
     methods, groups = _named(points)
-    figure, axes = _panel(0.35 * len(points))
+    figure, axes = single_panel(0.35 * len(points))
     width = 0.8 / len(methods)
     for number, method in enumerate(methods):
         own = [point for point in points if point.method == method]
@@ -227,7 +245,7 @@ def methods_bars(points: Sequence[MethodPoint]) -> Figure:
             groups.index(point.group) + (number - (len(methods) - 1) / 2) * width for point in own
         ]
         after = np.array([point.after.value for point in own])
-        axes.bar(positions, after, width, color=_nth_colour(number), label=method)
+        axes.bar(positions, after, width, color=run_colour(number), label=method)
         axes.errorbar(positions, after, _spans(own), fmt="none", ecolor="black", elinewidth=1)
         before = [point.before.value for point in own]
         label = "before adaptation" if number == 0 else None
@@ -236,37 +254,37 @@ def methods_bars(points: Sequence[MethodPoint]) -> Figure:
         )
     axes.set_xticks(range(len(groups)), groups)
     axes.set(ylabel=RETURN_LABEL)
-    _legend(axes, 4)
+    legend(axes, 4)
     return figure
 
 
-@_image
+@image
 def methods_lines(points: Sequence[MethodPoint]) -> Figure:
     """What every method returns after adaptation over the groups, with its interval."""
     methods, groups = _named(points)
-    figure, axes = _panel()
+    figure, axes = single_panel()
     for number, method in enumerate(methods):
         own = [point for point in points if point.method == method]
         positions = [groups.index(point.group) for point in own]
         estimates = [point.after for point in own]
-        _interval_line(axes, positions, estimates, color=_nth_colour(number), label=method)
+        interval_line(axes, positions, estimates, color=run_colour(number), label=method)
     axes.set_xticks(range(len(groups)), groups)
     axes.set(ylabel=f"{RETURN_LABEL} after adaptation")
-    _legend(axes, 4)
+    legend(axes, 4)
     return figure
 
 
-@_image
+@image
 def methods_over_updates(curves: Mapping[str, Sequence[EvalResult]]) -> Figure:
     """What every run returns after adaptation over its training, with its interval."""
-    figure, axes = _panel()
+    figure, axes = single_panel()
     for number, (label, results) in enumerate(curves.items()):
         estimates = [stats.bootstrap(r.shot(r.config.shots[-1]), stats.mean) for r in results]
         steps = [result.provenance.step for result in results]
-        _interval_line(axes, steps, estimates, color=_nth_colour(number), label=label)
+        interval_line(axes, steps, estimates, color=run_colour(number), label=label)
     axes.set(xlabel="updates", ylabel=f"{RETURN_LABEL} after adaptation")
-    _thousands(axes)
-    _legend(axes, 3)
+    thousands(axes)
+    legend(axes, 3)
     return figure
 
 
@@ -274,11 +292,6 @@ def _named(points: Sequence[MethodPoint]) -> tuple[list[str], list[str]]:
     """Methods and groups, in the order in which they come."""
     methods = list(dict.fromkeys(point.method for point in points))
     return methods, list(dict.fromkeys(point.group for point in points))
-
-
-def _nth_colour(number: int) -> str:
-    palette = [COLOURS[name] for name in ("after", "behaviour", "oracle", "random", "zero")]
-    return [*palette, "#D55E00", "#F0E442", "#000000"][number % 8]
 
 
 def _spans(points: Sequence[MethodPoint]) -> Float[np.ndarray, "2 point"]:
@@ -295,47 +308,6 @@ def _spread(count: int) -> list[int]:
     return [int(at) for at in np.linspace(0, count - 1, min(count, MAX_PANELS)).round()]
 
 
-def _panel(wanted_width: float = 0.0) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure
-
-    width = min(max(WIDTH, wanted_width), 2.5 * WIDTH)
-    figure = Figure(figsize=(width, 3.4), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _panels(count: int, columns: int, *, share: bool) -> tuple[Figure, list[Axes]]:
-    from matplotlib.figure import Figure
-
-    used = min(count, columns)
-    rows = math.ceil(count / used)
-    width = max(WIDTH * used / columns, WIDTH / 2)
-    figure = Figure(figsize=(width, 0.6 + 1.7 * rows), layout="constrained")
-    grid = figure.subplots(rows, used, sharex=share, sharey=share, squeeze=False).ravel()
-    for unused in grid[count:]:
-        unused.set_visible(False)
-    return figure, list(grid[:count])
-
-
-def _outer_labels(figure: Figure, horizontal: str, vertical: str) -> None:
-    figure.supxlabel(horizontal, size=9)
-    figure.supylabel(vertical, size=9)
-
-
-def _interval_line(
-    axes: Axes,
-    positions: Sequence[int | float],
-    estimates: Sequence[stats.Estimate],
-    *,
-    color: str,
-    label: str,
-) -> None:
-    axes.plot(
-        positions, [estimate.value for estimate in estimates], "o-", ms=3, color=color, label=label
-    )
-    low, high = [e.low for e in estimates], [e.high for e in estimates]
-    axes.fill_between(positions, low, high, color=color, alpha=0.2, linewidth=0)
-
-
 def _colour(result: EvalResult, rounds: int) -> str:
     """Of a shot: one colour for what is before adaptation or before going online, where there is
     something behind it."""
@@ -348,14 +320,6 @@ def _baselines(axes: Axes, result: EvalResult) -> None:
         value = result.baseline(name).mean()
         if np.isfinite(value):
             axes.axhline(value, color=COLOURS[name], linestyle="--", linewidth=1, label=name)
-
-
-def _thousands(axes: Axes) -> None:
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-
-
-def _legend(axes: Axes, columns: int) -> None:
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns)
 
 
 def _by_parameters(result: EvalResult) -> list[int]:
@@ -371,8 +335,3 @@ def _label(result: EvalResult, task: int) -> str:
     """Its parameters; its index where they are many."""
     few = len(result.provenance.task_names) <= MOST_PARAMETERS
     return _parameters(result, task) if few else f"task {result.task_indices[task]}"
-
-
-def _with_unit(name: str) -> str:
-    text = name.replace("_", " ")
-    return f"{text} ({UNITS[name]})" if name in UNITS else text

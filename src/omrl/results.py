@@ -23,7 +23,7 @@ from omrl.config import from_json, parse_json, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.protocol import EvalConfig
-from omrl.tables import markdown, parameter_cells, parameter_names, print_grid
+from omrl.tables import parameter_cells, parameter_names, print_rows
 from omrl.tuning import FinetuneConfig, counted
 
 FORMAT = "omrl-evaluation-1"
@@ -214,31 +214,7 @@ _ARRAYS = tuple(
 
 def print_table(result: EvalResult) -> None:
     """The table per task, then what the numbers are; Markdown where the output is no terminal."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    header, rows, summary = table(result)
-    if console.is_terminal:
-        _print_grid(header, rows, summary)
-    else:
-        console.print(markdown(header, rows + summary), markup=False, soft_wrap=True)
-    for line in ["", *describe(result)]:
-        console.print(line, markup=False, soft_wrap=True)
-
-
-def _print_grid(header: list[str], rows: list[list[str]], summary: list[list[str]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    grid = Table(box=box.SIMPLE_HEAD)
-    for name in header:
-        grid.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
-    for row in rows:
-        grid.add_row(*row)
-    grid.add_section()
-    for row in summary:
-        grid.add_row(*row, style="bold" if row is summary[0] else None)
-    print_grid(grid)
+    print_rows(*table(result), describe(result))
 
 
 def table(result: EvalResult) -> tuple[list[str], list[list[str]], list[list[str]]]:

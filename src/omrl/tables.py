@@ -31,6 +31,43 @@ def print_lines(title: str, lines: Sequence[str]) -> None:
         console.print(line)
 
 
+def print_rows(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    summary: Sequence[Sequence[str]],
+    notes: Sequence[str],
+) -> None:
+    """A table with a summary below its rows, then notes; Markdown where the output is no
+    terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if console.is_terminal:
+        _print_ruled(header, rows, summary)
+    else:
+        text = markdown(header, [*rows, *summary])
+        console.print(text, markup=False, soft_wrap=True)
+    for line in ["", *notes]:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _print_ruled(
+    header: Sequence[str], rows: Sequence[Sequence[str]], summary: Sequence[Sequence[str]]
+) -> None:
+    from rich import box
+    from rich.table import Table
+
+    grid = Table(box=box.SIMPLE_HEAD)
+    for name in header:
+        grid.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
+    for row in rows:
+        grid.add_row(*row)
+    grid.add_section()
+    for number, row in enumerate(summary):
+        grid.add_row(*row, style="bold" if number == 0 else None)
+    print_grid(grid)
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table of texts, the first column to the left and numbers to the right."""
     from rich.table import Table
