@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from points import BEHAVIOUR, PointEnv, lifetime
 
+import fake_studies
 from fake_results import make_result
 from omrl import bundle, runs
 from omrl.cli import data_info
@@ -43,6 +44,7 @@ from omrl.export import export_policy, load_policy
 from omrl.logs import read_log
 from omrl.results import EvalResult, table
 from omrl.simulate import Labels
+from omrl.studies import results as studies
 from toy import ToyConfig
 
 # A damaged archive is closed by the garbage collector where numpy and zipfile leave it open.
@@ -109,6 +111,16 @@ def of_curve(folder: Path) -> Damageable:
         assert not Curve.of(labels, ("x_velocity",), 5).take_over(file, "mine")
 
     return Damageable(file, read)
+
+
+def of_study(folder: Path) -> Damageable:
+    path = fake_studies.save(fake_studies.make_study("context-size", seeds=1), folder / "study")
+
+    def read() -> None:
+        result = studies.load(path)
+        studies.table(result), studies.describe(result), result.series
+
+    return Damageable(path / studies.RECORD, read)
 
 
 def of_policy(suffix: str) -> Callable[[Path], Damageable]:
@@ -232,6 +244,7 @@ KINDS: dict[str, Callable[[Path], Damageable]] = {
     "unfinished": of_unfinished,
     "evaluation": of_evaluation,
     "curve": of_curve,
+    "study": of_study,
     "policy": of_policy(".safetensors"),
     "policy-json": of_policy(".json"),
     "log": of_log,

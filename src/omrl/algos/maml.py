@@ -109,6 +109,11 @@ class MamlConfig:
         """Gradient steps that an adapted task has room for."""
         return max(self.max_adapt_steps, self.inner_steps)
 
+    @property
+    def gradient_steps(self) -> int:
+        """Of one adaptation round."""
+        return self.inner_steps
+
     def for_rounds(self: Config, rounds: int) -> Config:
         """With room for so many adaptation rounds."""
         return replace(self, max_adapt_steps=max(self.max_adapt_steps, rounds * self.inner_steps))

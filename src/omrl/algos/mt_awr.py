@@ -104,6 +104,11 @@ class MtAwrConfig:
         if self.batch.name != "batch":
             raise InputError(f"batch: its name is 'batch', not {self.batch.name!r}")
 
+    @property
+    def gradient_steps(self) -> int:
+        """Of one adaptation round."""
+        return self.adapt_steps
+
     def for_rounds(self, rounds: int) -> MtAwrConfig:
         """The same: a task needs no more room for more rounds."""
         return self

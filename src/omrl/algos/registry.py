@@ -5,7 +5,8 @@ Besides its settings every config has
 * `TAG`, its name in JSON (`omrl.config`);
 * `task_batch`, tasks per update, and `steps`, updates of the main stage;
 * `normalize_obs`, whether policies take observations standardised with the scales of the `Spec`;
-* `for_rounds(n)`, the config with room for n rounds of adaptation.
+* `for_rounds(n)`, the config with room for n rounds of adaptation;
+* `gradient_steps`, those of one round; 0 where adapting takes none.
 """
 
 from __future__ import annotations

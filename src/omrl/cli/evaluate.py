@@ -16,9 +16,11 @@ from omrl.config import json_hash, to_json
 from omrl.errors import InputError
 from omrl.protocol import EvalConfig, finetuning
 from omrl.ranges import Count, Natural
+from omrl.studies.plan import ROUNDS, StudyName
 
 if TYPE_CHECKING:
     from omrl.evaluate import How
+    from omrl.metatrain import Trained
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,21 @@ class EvaluateOptions:
     """Dataset of the contexts, or bundled:NAME; without it the one the run was trained on."""
     step: Natural | None = None
     """Checkpoint to evaluate; without it the last, which is the one that counts."""
+    study: StudyName | None = None
+    """A whole study in place of one evaluation: return against gradient steps (--shots; 0 to 20 by
+    default), against the size or the quality of the context, or in and out of the training tasks.
+    An interrupted one goes on."""
+    points: tuple[str, ...] = ()
+    """Of study context-size, in place of its own: 64, 2-trajectories; of context-quality:
+    first-500, part-0.0-0.2."""
+    more_data: tuple[Path, ...] = ()
+    """Further datasets of the same tasks, random actions for example, each a point of study
+    context-quality."""
     out: Path | None = None
-    """File of the raw returns; without it one in RUN/eval, named by what was evaluated. Those of a
-    bundle are kept only with it."""
+    """File of the raw returns, or folder of a study; without it one in RUN/eval, named by what was
+    evaluated. Those of a bundle are kept only with it."""
     overwrite: bool = False
-    """Replace the file at `out`, if there is one."""
+    """Replace what is at `out`, or the study that is in RUN/eval."""
     settings: Literal["", "finetune-paper", "finetune-code"] = ""
     """Protocol finetune as MACAW's paper or its reference code has it; single settings can be
     changed beside it, as in --finetune.burn-in 10."""
@@ -56,21 +68,28 @@ class EvaluateOptions:
 
 def main(arguments: Sequence[str], command: str) -> None:
     options = parse_for_run(EvaluateOptions, "evaluate", arguments, _settings(arguments))
+    if options.study is None:
+        _evaluate(options)
+    else:
+        _study(options)
+
+
+def _evaluate(options: EvaluateOptions) -> None:
     config = options.config
+    for name in ("points", "more_data"):
+        if getattr(options, name):
+            raise InputError(f"{name}: belongs to a study; name it: --study context-quality")
     if options.out is not None and options.out.exists() and not options.overwrite:
         raise InputError(f"{options.out}: exists; choose another file, or replace it: --overwrite")
     if options.out is not None and options.out.is_dir():
         raise InputError(f"{options.out}: is a folder; give a file for the raw returns")
-    from omrl import bundle, bundled, metatrain
+    from omrl import metatrain
     from omrl.results import print_table
 
-    trained = metatrain.load_trained(
-        options.run, options.compute.resolve(), step=options.step, shots=config.rounds
+    trained = _load(options)
+    out = _out(
+        options, f"{config.protocol}-{json_hash(to_json(config))[:8]}-{trained.step:08d}.npz"
     )
-    out = options.out
-    if out is None and not bundle.is_bundle(bundled.resolve(options.run)):
-        name = f"{config.protocol}-{json_hash(to_json(config))[:8]}-{trained.step:08d}.npz"
-        out = options.run / "eval" / name
     result = metatrain.evaluate_trained(trained, options.data, config, _how(options, out))
     if out is not None:
         result.save(out)
@@ -86,11 +105,15 @@ def main(arguments: Sequence[str], command: str) -> None:
 def _how(options: EvaluateOptions, out: Path | None) -> How:
     from omrl.evaluate import How
 
+    return How(options.tasks_at_once, out and _unfinished(out), _reporter(options))
+
+
+def _reporter(options: EvaluateOptions) -> Callable[[str], None]:
     def report(line: str) -> None:
         if not options.quiet:
-            print(line, file=sys.stderr)
+            print(line, file=sys.stderr, flush=True)
 
-    return How(options.tasks_at_once, out and _unfinished(out), report)
+    return report
 
 
 def _unfinished(out: Path) -> Path:
@@ -98,13 +121,59 @@ def _unfinished(out: Path) -> Path:
     return out.with_name(f"{out.name}.unfinished")
 
 
+def _study(options: EvaluateOptions) -> None:
+    assert options.study is not None
+    out = _out(options, f"study-{options.study}")
+    trained = _load(options)
+    from omrl.studies.results import print_study
+    from omrl.studies.run import run_study
+
+    result = run_study(
+        trained,
+        options.study,
+        options.config,
+        data=options.data,
+        points=options.points,
+        more_data=options.more_data,
+        out=out,
+        overwrite=options.overwrite,
+        report=_reporter(options),
+    )
+    if options.json:
+        print_json({"run": str(options.run), "folder": out and str(out)} | result.to_json())
+        return
+    print_study(result)
+    if out is not None:
+        print(f"\nraw returns: {out}")
+
+
+def _load(options: EvaluateOptions) -> Trained:
+    from omrl import metatrain
+
+    return metatrain.load_trained(
+        options.run, options.compute.resolve(), step=options.step, shots=options.config.rounds
+    )
+
+
+def _out(options: EvaluateOptions, name: str) -> Path | None:
+    """Where the returns are kept: what was asked for, else `name` in the run folder."""
+    from omrl import bundle, bundled
+
+    if options.out is not None or bundle.is_bundle(bundled.resolve(options.run)):
+        return options.out
+    return options.run / "eval" / name
+
+
 def _settings(arguments: Sequence[str]) -> Callable[[EvalConfig], EvalConfig]:
     """What is to be evaluated by default, for a run's own evaluations: the same, but a split that
-    is named is not hidden by tasks that the run lists, and online fine-tuning has its own."""
+    is named is not hidden by tasks that the run lists; online fine-tuning and study `steps` have
+    shots of their own."""
     named = _values(arguments)
 
     def settings(own: EvalConfig) -> EvalConfig:
         own = replace(own, tasks=()) if "--split" in named else own
+        if named.get("--study") == "steps" and own.protocol == "given":
+            own = replace(own, shots=ROUNDS)
         finetune = named.get("--settings")
         if named.get("--protocol") == "finetune" and own.protocol != "finetune":
             finetune = finetune or "finetune-paper"
