@@ -359,6 +359,63 @@ def test_a_chain_of_commands(cheetah_data, tmp_path, capsys):
     assert same["tasks"] == trained["tasks"]
 
 
+@pytest.mark.slow
+def test_a_study_of_a_run_is_kept_and_shown(capsys, cheetah_run, tmp_path):
+    folder = shutil.copytree(cheetah_run, tmp_path / "run")
+    command = ["evaluate", folder, "--study", "steps", "--shots", "0", "1", *CPU]
+    told = json.loads(run(capsys, *command, "--json"))
+    assert told["folder"] == str(folder / "eval/study-steps")
+    assert [(point["x"], point["rounds"]) for point in told["points"]] == [(0.0, 0), (1.0, 1)]
+    single = json.loads(run(capsys, "evaluate", folder, *CPU, "--json"))
+    for point in told["points"]:
+        mean = single["summary"][str(point["rounds"])]["mean"]
+        assert point["statistics"]["mean"] == mean
+    table = run(capsys, *command)
+    assert "| gradient steps of adaptation |" in table
+    assert f"raw returns: {folder / 'eval/study-steps'}" in table
+    assert "replace it with --overwrite" in fail(capsys, *command[:-3], "2", *CPU)
+    run(capsys, "report", folder)
+    assert "Study: steps" in (folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--points", "8"], "points: belongs to a study"),
+        (["--study", "context-quality", "--more-data", ""], "more_data: an empty path"),
+        (["--more-data", "x"], "more_data: belongs to a study"),
+        (["--study", "depth"], "invalid choice 'depth' for argument '--study'"),
+        (["--study", "steps", "--points", "8"], "points: study steps has none to choose"),
+        (["--study", "distribution", "--more-data", "bundled:cheetah-vel"], "only context-quality"),
+        (["--study", "context-quality", "--more-data", "nowhere"], "nowhere"),
+        (["--study", "context-size", "--shots", "0"], "nothing is adapted"),
+        (
+            ["--study", "context-size", "--points", "300"],
+            "300 transitions of all, where a task has",
+        ),
+        (["--study", "context-quality", "--context-size", "300"], "a task has 280; ask for fewer"),
+        (["--study", "context-size", "--protocol", "zero-shot", "--shots", "0"], "--protocol giv"),
+    ],
+)
+def test_wrong_options_of_studies(capsys, stand_ins, options, message):
+    assert message in " ".join(
+        fail(capsys, "evaluate", "bundled:macaw-cheetah-vel", *options, *CPU).split()
+    )
+
+
+def test_steps_has_shots_of_its_own(capsys, monkeypatch, own_run):
+    asked = []
+
+    def load(path, devices, *, step, shots):
+        asked.append(shots)
+        raise InputError("as expected")
+
+    monkeypatch.setattr(metatrain, "load_trained", load)
+    for study in (["--study", "steps"], ["--study=steps"], ["--study", "distribution"]):
+        assert "as expected" in fail(capsys, "evaluate", own_run, *study, *CPU)
+    assert asked == [(0, 1, 2, 3, 5, 10, 20)] * 2 + [OWN.shots]
+
+
 def test_what_is_bundled_serves_as_run_and_as_data(stand_ins, tmp_path, capsys):
     size = ["--episodes", "1", "--context-size", "16", *CPU]
     evaluated = json.loads(run(capsys, "evaluate", "bundled:macaw-cheetah-vel", *size, "--json"))

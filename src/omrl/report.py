@@ -2,14 +2,15 @@
 
 A section whose data is absent is left out and named at the end, so that a report of half a run is
 never mistaken for one of a whole run. Results of other checkpoints, to compare with, are in folders
-of their own, `eval/NAME/`, and are shown under that name.
+of their own, `eval/NAME/`, and are shown under that name; so are studies (`omrl.studies`).
+`omrl.compare` writes the page of several runs.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,16 @@ from omrl.errors import InputError
 from omrl.files import atomic_write, read_text
 from omrl.logs import read_log
 from omrl.results import EvalResult, describe, table
+from omrl.studies import results as studies
+from omrl.studies.figures import study_figure
 
+CAPTIONS = {
+    "steps": "Return after each number of gradient steps of adaptation.",
+    "context-size": "Return against how much is adapted to. A larger context contains the smaller "
+    "ones; trajectories stand at the number of their transitions.",
+    "context-quality": "Return against the mean return of the data that is adapted to.",
+    "distribution": "Return on the tasks that were trained on, and on others.",
+}
 Evaluation = list[EvalResult]
 """The same evaluation at growing numbers of updates."""
 
@@ -31,34 +41,51 @@ class Report:
 
     name: str
     evaluations: list[dict[str, Any]] = field(default_factory=list)
+    studies: list[dict[str, Any]] = field(default_factory=list)
     training: list[dict[str, str]] = field(default_factory=list)
     facts: list[dict[str, str]] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
-def write_report(run_dir: str | Path) -> Path:
-    """Writes `report.html` into the run folder and returns its path.
+def write_report(
+    run_dir: str | Path, out: str | Path | None = None, *, statistic: str = "mean"
+) -> Path:
+    """Writes the report of a run, by default `report.html` in its folder, and returns its path.
 
-    Raises `InputError` if it is no run folder or a file in it is damaged.
+    `statistic` of `stats.STATISTICS` is that of the studies' figures. Raises `InputError` if it is
+    no run folder or a file in it is damaged.
     """
-    run = _open(run_dir)
+    run = open_folder(run_dir)
+    path = run / "report.html" if out is None else Path(out)
+    if path.suffix != ".html":
+        raise InputError(f"{path}: a report is a page; name it FILE.html, or a --study of it")
     report = Report(run.resolve().name)
-    evaluations = _group(run / "eval")
-    others = {folder.name: _group(folder) for folder in sorted(run.glob("eval/*/"))}
+    evaluations = grouped(run / "eval")
+    folders = sorted(run.glob("eval/*/"))
+    others = {folder.name: grouped(folder) for folder in folders if not studies.is_study(folder)}
     for name, groups in {**others, "this run" if others else "": evaluations}.items():
         for results in groups:
             report.evaluations.append(_evaluation(results, report.left_out, name))
     if not report.evaluations:
         report.left_out.append("results and figures of evaluations: no eval/*.npz")
+    for folder in filter(studies.is_study, folders):
+        try:
+            result = studies.load(folder)
+        except studies.UnfinishedError as error:
+            report.left_out.append(str(error))
+            continue
+        title = f"Study: {result.study.name}"
+        if folder.name != f"study-{result.study.name}":
+            title = f"{title} ({folder.name})"
+        report.studies.append(study_section({report.name: result}, statistic, title))
     _add_training(report, run, evaluations)
     _add_facts(report, run)
-    path = run / "report.html"
     with atomic_write(path) as file:
         file.write(render("report.html", report=report).encode())
     return path
 
 
-def _open(run_dir: str | Path) -> Path:
+def open_folder(run_dir: str | Path) -> Path:
     """The folder, if it is of a run: one begun with its config, however little came of it."""
     run = bundled.resolve(run_dir)
     if (run / "config.json").is_file():
@@ -75,7 +102,7 @@ def _open(run_dir: str | Path) -> Path:
     raise InputError(f"{run_dir}: not a run folder (no config.json of omrl train); give one")
 
 
-def _group(folder: Path) -> list[Evaluation]:
+def grouped(folder: Path) -> list[Evaluation]:
     """Results in a folder that differ in nothing but the number of updates, ascending."""
     groups: dict[Any, dict[int, EvalResult]] = {}
     for result in map(EvalResult.load, sorted(folder.glob("*.npz"))):
@@ -122,6 +149,28 @@ def _evaluation(results: Evaluation, left_out: list[str], name: str) -> dict[str
         "summary": summary,
         "notes": describe(result),
         "figures": shown,
+    }
+
+
+def study_section(
+    results: Mapping[str, studies.StudyResult], statistic: str, title: str
+) -> dict[str, Any]:
+    """Table and figure of a study of one run or of several, which are comparable."""
+    header, rows, notes = [], [], []
+    for name, result in results.items():
+        header, own = studies.table(result)
+        rows += [[name, *row] for row in own] if len(results) > 1 else own
+        told = studies.describe(result)
+        notes += [f"{name}: {line}" for line in told] if len(results) > 1 else told
+    header = ["run", *header] if len(results) > 1 else header
+    name = next(iter(results.values())).study.name
+    return {
+        "title": title,
+        "header": header,
+        "rows": rows,
+        "summary": [],
+        "notes": notes,
+        "figures": [figure(study_figure(results, statistic), CAPTIONS[name])],
     }
 
 

@@ -22,7 +22,7 @@ COMMANDS = {
     "evaluate": "adapt a trained run to test tasks and measure its returns",
     "adapt": "adapt a trained run to logged transitions and export the policy",
     "reproduce": "run an experiment of the papers: all methods, one table with intervals",
-    "report": "write the HTML report of a run",
+    "report": "write the HTML report of a run, or compare several",
     "bench": "measure speed",
 }
 

@@ -79,8 +79,9 @@ def _check_paths(options: Any, arguments: Sequence[str]) -> None:
     blank |= {argument[:-1] for argument in arguments if argument.endswith("=")}
     positional = any(not before.startswith("-") for before in blank)
     for option in dataclasses.fields(options):
-        is_blank = positional or f"--{option.name}" in blank
-        if is_blank and getattr(options, option.name) == Path():
+        is_blank = positional or f"--{option.name.replace('_', '-')}" in blank
+        value = getattr(options, option.name)
+        if is_blank and Path() in (value if isinstance(value, tuple) else (value,)):
             raise InputError(f"{option.name}: an empty path; name a file or folder")
 
 
