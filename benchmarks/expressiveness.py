@@ -31,10 +31,9 @@ import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
-from omrl import figures
 from omrl.algos import macaw_losses, maml
 from omrl.algos.macaw_config import MacawConfig
-from omrl.figure_style import image
+from omrl.drawing import WIDTH, image
 from omrl.nets.heads import PolicyNet
 from omrl.ops import inner_loop
 from omrl.ops.inner_loop import Rates
@@ -204,7 +203,7 @@ def independent_updates(config: MacawConfig, settings: Settings) -> int:
 @image
 def picture(measured: Mapping[str, Any]) -> Figure:
     """Ranks against the samples of the step, and the singular values for about ten samples."""
-    figure = Figure(figsize=(figures.WIDTH, 2.3), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.3), layout="constrained")
     ranks, spectra = figure.subplots(1, 2)
     samples = measured["settings"]["samples"]
     shown = int(np.argmin(np.abs(np.array(samples) - 10)))

@@ -84,6 +84,11 @@ class PearlConfig:
             if getattr(self, name).name != name:
                 raise InputError(f"{name}: its name is {name!r}, not {getattr(self, name).name!r}")
 
+    @property
+    def gradient_steps(self) -> int:
+        """Of one round of adaptation, which is inference."""
+        return 0
+
     def for_rounds(self, rounds: int) -> PearlConfig:
         """The same: a task needs no more room for more rounds."""
         return self
