@@ -130,6 +130,7 @@ OPTIONS = {
     "demo --out {out}": ["--episodes 0", "--steps 0"],
     "bench macaw": ["--seeds 0", "--seconds nan", "--repeats 0"],
     "bench mt_awr": ["--seeds 0", "--seconds 0"],
+    "bench pearl": ["--seconds 0", "--repeats 0"],
     "bench envs": ["--seconds 0", "--sizes 0", "--sizes"],
     "data slice {data} {out}": ["--every 0"],
     "envs render point-robot/oyster-v1 --out {out}.gif": ["--width 0", "--seed -1", "--steps 0"],

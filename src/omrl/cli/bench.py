@@ -1,4 +1,4 @@
-"""`omrl bench macaw | mt_awr | meta_bc | envs | data`: speed of training, environments, data."""
+"""`omrl bench NAME`: speed of training, of environments, of large data."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ class UpdatesOptions:
     seconds: Seconds = 2.0
     """Length of one repeat."""
     repeats: Size = 5
+    compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(frozen=True)
+class PearlOptions:
+    """Measure the speed of PEARL's updates, beside that of a bare chain of the matrix products that
+    they are made of. One seed, on one device."""
+
+    seconds: Seconds = 2.0
+    """Length of the updates of one round, and about that of its chain."""
+    repeats: Size = 5
+    """Rounds."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
     json: bool = False
     """Print one JSON object."""
@@ -63,11 +77,11 @@ class DataOptions:
 
 BASELINES = ("mt_awr", "meta_bc")
 """What `bench_updates` measures."""
-NAMES = ("macaw", *BASELINES, "envs", "data")
+NAMES = ("macaw", *BASELINES, "pearl", "envs", "data")
 
 
 def main(arguments: Sequence[str], command: str) -> None:
-    """`omrl bench macaw|mt_awr|meta_bc|envs|data …`."""
+    """`omrl bench NAME …`."""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         print(f"usage: omrl bench {'|'.join(NAMES)} …; omrl bench NAME --help tells more")
@@ -77,6 +91,8 @@ def main(arguments: Sequence[str], command: str) -> None:
         macaw(parse(UpdatesOptions, "bench macaw", rest))
     elif name in BASELINES:
         updates(name, parse(UpdatesOptions, f"bench {name}", rest))
+    elif name == "pearl":
+        pearl(parse(PearlOptions, "bench pearl", rest))
     elif name == "envs":
         envs(parse(EnvsOptions, "bench envs", rest))
     elif name == "data":
@@ -163,6 +179,25 @@ def macaw(options: UpdatesOptions) -> None:
         f"macaw on {result.device}, {result.seeds} seed(s), {result.parameters:,} parameters: "
         f"{result.meta_steps_per_s:,.1f} meta-steps/s (compiled in {result.compile_s:.1f} s; "
         f"differs from the plain form by {result.plain_form_difference:.1e} of its movement)"
+    )
+
+
+def pearl(options: PearlOptions) -> None:
+    """Print updates per second, and how many a chain of their products would allow."""
+    from omrl.bench_pearl import bench_pearl
+
+    result = bench_pearl(
+        options.compute.resolve(), seconds=options.seconds, repeats=options.repeats
+    )
+    if options.json:
+        print_json(dataclasses.asdict(result))
+        return
+    print(
+        f"pearl on {result.device}, {result.parameters:,} parameters: "
+        f"{result.gradient_steps_per_s:,.2f} gradient steps/s, {result.ratio:.0%} of what a chain "
+        f"of their {result.products:.1f} matrix products would reach "
+        f"({result.ratio_square:.0%} of one of the {result.square_products} large ones alone; "
+        f"compiled in {result.compile_s:.1f} s)"
     )
 
 
