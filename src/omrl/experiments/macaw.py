@@ -48,6 +48,12 @@ def _smoke(steps: int, baseline_steps: int, **changes: object) -> Setting:
                 "algo.policy_lr": 1e-3,
                 "algo.value_lr": 1e-3,
             },
+            "pearl": {
+                "algo.steps": 1500,
+                "algo.task_batch": 5,
+                "algo.batch.size": 128,
+                "algo.context.size": 64,
+            },
         },
     )
 
@@ -80,6 +86,7 @@ FIGURE_3 = Experiment(
     arms=(
         Arm(_MACAW, "macaw-cheetah-vel", presets=_MACAW_PRESETS),
         Arm("MT-AWR + FT", "mt-awr-cheetah-vel", presets=_MT_PRESETS),
+        Arm("offline PEARL", "pearl-cheetah-vel", presets={"paper": "pearl-cheetah-vel-paper"}),
         Arm("meta-BC", "meta-bc-cheetah-vel", presets={"paper": "meta-bc-cheetah-vel-code"}),
         Arm("BC", "bc-cheetah-vel"),
     ),
