@@ -1,4 +1,4 @@
-"""A whole run of a method that is not MACAW: train, evaluate, load, bundle, adapt, export."""
+"""Whole runs of methods that are not MACAW: train, evaluate, load, bundle, adapt, export."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 
 from omrl import bundle, metatrain
 from omrl.data.sample import BatchSpec
@@ -15,6 +16,7 @@ from omrl.export import load_policy
 from omrl.presets import PRESETS
 from omrl.protocol import AdaptConfig
 from omrl.results import EvalResult
+from omrl.tuning import FinetuneConfig
 
 
 def test_a_run_goes_all_the_way(cheetah_data, tmp_path):
@@ -42,3 +44,34 @@ def test_a_run_goes_all_the_way(cheetah_data, tmp_path):
     obs = np.asarray(jax.random.normal(jax.random.PRNGKey(0), (5, 20)))
     # Large matrices of a bundle are float16.
     np.testing.assert_allclose(policies[0](obs), policies[1](obs), atol=1e-2)
+
+
+@pytest.mark.slow
+def test_pearl_of_two_buffers_goes_on_learning_online(cheetah_data, tmp_path):
+    config = PRESETS["pearl-cheetah-vel"].config
+    small = {
+        "steps": 2,
+        "hidden": (8,),
+        "encoder_hidden": (8,),
+        "task_batch": 3,
+        "batch": BatchSpec("batch", 16),
+        "context": BatchSpec("context", 16, buffer="encoder"),
+    }
+    config = replace(
+        config,
+        encoder_slice="end",
+        algo=replace(config.algo, **small),
+        eval=replace(config.eval, episodes=1, context_size=16, tasks=(2, 7)),
+    )
+    path = tmp_path / "run"
+    metatrain.start(config, cheetah_data, path, quiet=True)
+    offline = EvalResult.load(path / "eval" / "step-00000002.npz").returns
+    trained = metatrain.load_trained(path)
+    steps = FinetuneConfig(burn_in=1, value_steps=2, policy_steps=2, batch_size=8, eval_every=0)
+    online = replace(config.eval, protocol="finetune", finetune=steps, shots=(0, 2))
+    returns = metatrain.evaluate_trained(trained, config=online).returns
+    # [seed, task, shot, episode]: what it begins with is the adapted policy.
+    np.testing.assert_allclose(returns[:, :, 0], offline[:, :, 1], rtol=1e-5)
+    assert np.all(returns[:, :, 1] != returns[:, :, 0])
+    policy = load_policy(adapt_and_export(trained, cheetah_data, tmp_path / "policy"))
+    assert np.all(np.abs(policy(np.zeros((5, 20)))) < 1)

@@ -41,8 +41,8 @@ class Encoder(eqx.Module):
         reward: Float[Array, ""],
         next_obs: Float[Array, " obs"],
     ) -> tuple[Float[Array, " latent"], Float[Array, " latent"]]:
-        """(mean, variance). The variance is the softplus of an output; the papers say that of the
-        standard deviation, the code of both computes this."""
+        """(mean, variance). The variance is the softplus of an output, as in the reference code of
+        both; SMAC's paper says that the standard deviation is."""
         seen = [obs, action, reward[None], *([next_obs] if self.next_obs else [])]
         y = jnp.concatenate(seen)
         for layer in self.layers[:-1]:
