@@ -325,6 +325,31 @@ def test_the_target_starts_as_the_value_and_follows_it():
     assert_close(after.target_value, expected, rtol=1e-6)
 
 
+def test_value_and_policy_learn_from_the_new_qs():
+    """At the old z. A large step of the Qs tells which they were."""
+    config = make_pearl(initial="uniform", critic_lr=0.5).config
+    before, batch = make_pearl(initial="uniform").init(KEY).learner, make_batch(KEY, 3, 8)
+    noise = jax.random.normal(KEY, (3, 8, 2))
+    infer = partial(pearl_learner.infer, context=batch, noise=jax.random.normal(KEY, (3, 2)))
+
+    @quick_jit
+    def both() -> Any:
+        after, inferred, _ = pearl_learner.step(config, before, batch, infer, noise)
+
+        def loss(nets: Improvement) -> Any:
+            critics = after.evaluation.critics
+            losses = pearl_learner.improvement_losses(
+                config, nets, critics, batch, inferred.z, noise
+            )
+            return jnp.mean(losses["value_loss"]) + jnp.mean(losses["policy_loss"])
+
+        grads = jax.grad(loss)(before.improvement)
+        return after.improvement_opt, pearl_learner.ADAM.update(grads, before.improvement_opt)[1]
+
+    opt, expected = both()
+    assert_close(opt, expected, rtol=1e-5)
+
+
 def test_small_outputs_at_first():
     """As the reference code: rlkit's bounds, of the policy a third of them."""
     learner = make_pearl(initial="small-outputs").init(KEY).learner

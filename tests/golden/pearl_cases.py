@@ -179,7 +179,7 @@ def _tanh(file: GoldenFile) -> Arrays:
     grads = jax.grad(lambda m, s: jnp.sum(drawn(m, s)[1]), (0, 1))(mean, log_std)
     return {
         "action": action,
-        "pre_tanh": reparametrized(noise, mean, log_std),
+        "pre_tanh": jax.vmap(reparametrized)(noise, mean, log_std),
         "log_prob_sample": log_prob,
         "grad_sum_log_prob_sample_mean": grads[0],
         "grad_sum_log_prob_sample_log_std": grads[1],
