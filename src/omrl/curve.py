@@ -21,6 +21,11 @@ from omrl.simulate import Labels, Outcome
 FIX = "delete it to begin again"
 
 
+def unfinished(result: Path) -> Path:
+    """The file for a result that is to be at `result`: not among the results of a run's `eval`."""
+    return result.with_name(f"{result.name}.unfinished")
+
+
 @dataclass(frozen=True)
 class Curve:
     """Undiscounted returns after growing numbers of online trajectories, the points."""

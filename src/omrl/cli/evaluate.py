@@ -84,6 +84,7 @@ def _evaluate(options: EvaluateOptions) -> None:
     if options.out is not None and options.out.is_dir():
         raise InputError(f"{options.out}: is a folder; give a file for the raw returns")
     from omrl import metatrain
+    from omrl.curve import unfinished
     from omrl.results import print_table
 
     trained = _load(options)
@@ -93,7 +94,7 @@ def _evaluate(options: EvaluateOptions) -> None:
     result = metatrain.evaluate_trained(trained, options.data, config, _how(options, out))
     if out is not None:
         result.save(out)
-        _unfinished(out).unlink(missing_ok=True)
+        unfinished(out).unlink(missing_ok=True)
     if options.json:
         print_json({"run": str(options.run), "file": out and str(out)} | result.to_json())
         return
@@ -103,9 +104,10 @@ def _evaluate(options: EvaluateOptions) -> None:
 
 
 def _how(options: EvaluateOptions, out: Path | None) -> How:
+    from omrl.curve import unfinished
     from omrl.evaluate import How
 
-    return How(options.tasks_at_once, out and _unfinished(out), _reporter(options))
+    return How(options.tasks_at_once, out and unfinished(out), _reporter(options))
 
 
 def _reporter(options: EvaluateOptions) -> Callable[[str], None]:
@@ -114,11 +116,6 @@ def _reporter(options: EvaluateOptions) -> Callable[[str], None]:
             print(line, file=sys.stderr, flush=True)
 
     return report
-
-
-def _unfinished(out: Path) -> Path:
-    """Not among the results of a run's `eval`, since it is none."""
-    return out.with_name(f"{out.name}.unfinished")
 
 
 def _study(options: EvaluateOptions) -> None:

@@ -18,9 +18,11 @@ from typing import Any
 from omrl import metatrain
 from omrl.checkpoint import Checkpoints
 from omrl.config import json_hash, to_json
+from omrl.curve import unfinished
 from omrl.data.store import are_tasks_of
 from omrl.envs import registry
 from omrl.errors import InputError, Stopped
+from omrl.evaluate import How
 from omrl.experiments.declare import Planned
 from omrl.logs import read_log
 from omrl.metatrain import Problem
@@ -137,7 +139,9 @@ def _evaluate(shop: Workshop, planned: Planned, folder: Path, updates: int) -> E
     if not path.exists():
         shop.say(f"{planned.arm.label}: evaluating {folder}")
         trained = metatrain.load_trained(folder, shop.devices, shots=config.rounds)
-        metatrain.evaluate_trained(trained, shop.data, config).save(path)
+        how = How(unfinished=unfinished(path), report=shop.say)
+        metatrain.evaluate_trained(trained, shop.data, config, how).save(path)
+        unfinished(path).unlink(missing_ok=True)
     return EvalResult.load(path)
 
 
