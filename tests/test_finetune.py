@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
+from omrl import finetune
 from omrl.algorithm import Algorithm
 from omrl.context import Contexts, draw_contexts
 from omrl.data.store import Dataset
@@ -219,6 +220,13 @@ def test_groups_of_tasks_give_the_same(dataset, drifted):
         groups = -(-len(TASKS) // tasks_at_once)
         assert len(lines) == groups * len(CONFIG.shots)
         assert f"group {groups} of {groups}, tasks 91: 6 of 6 trajectories, ETA 0:00" in lines[-1]
+
+
+def test_learners_side_by_side_as_on_a_gpu_give_the_same(dataset, drifted, monkeypatch):
+    monkeypatch.setattr(finetune, "_side_by_side", lambda states: True)
+    assert run(dataset, learner=Drifter(SPEC)).returns == pytest.approx(drifted.returns, abs=1e-4)
+    config = dataclasses.replace(changed(batch_size=61, sampling="without_replacement"))
+    check(run(dataset, dataclasses.replace(config, shots=(1, 3))), [(0, 0), (5, 5)])
 
 
 def test_fewer_trajectories_and_other_points_give_the_same(dataset, drifted):
