@@ -20,6 +20,7 @@ from omrl.cli import reproduce as command
 from omrl.data.collect.presets import named_config
 from omrl.errors import InputError, Stopped
 from omrl.experiments import registry, stages
+from omrl.experiments.declare import plan
 from omrl.logs import read_log
 from omrl.results import EvalResult
 from tiny_study import STUDY
@@ -114,6 +115,15 @@ def test_a_changed_setting_is_another_run(capsys, monkeypatch, done, cheetah_dat
     assert folder.parent == done / "runs"
     assert folder.name.startswith("bc-cheetah-vel-")
     assert not folder.exists()
+
+
+def test_other_data_is_another_run(done, cheetah_data):
+    (planned,) = plan(STUDY, "smoke", only=["BC"])
+    problem = metatrain.open_problem(planned.config, cheetah_data)
+    name = stages.address(planned, problem)
+    assert (done / "runs" / name).is_dir()
+    other = metatrain.open_problem(planned.config, "bundled:cheetah-vel")
+    assert stages.address(planned, other) != name
 
 
 def test_an_evaluation_that_was_lost_is_made_again(

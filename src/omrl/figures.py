@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -235,7 +235,12 @@ def shares_per_task(labels: Sequence[str], shares: Mapping[str, Sequence[float]]
 
 @image
 def methods_bars(points: Sequence[MethodPoint]) -> Figure:
-    """Bars of what every method returns after adaptation, in groups; ticks: before it."""
+    """Bars of what every method returns after adaptation, in groups; ticks: before it.
+
+    Of one group the methods stand at the axis: there may be more of them than colours.
+    """
+    if len({point.group for point in points}) == 1:
+        points = [replace(p, group=p.method, method="after adaptation") for p in points]
     methods, groups = _named(points)
     figure, axes = single_panel(0.35 * len(points))
     width = 0.8 / len(methods)
@@ -252,7 +257,8 @@ def methods_bars(points: Sequence[MethodPoint]) -> Figure:
         axes.scatter(
             positions, before, s=220 * width, c="black", marker="_", linewidths=1.5, label=label
         )
-    axes.set_xticks(range(len(groups)), groups)
+    slanted = {"rotation": 30, "ha": "right"} if len(groups) > 6 else {}
+    axes.set_xticks(range(len(groups)), groups, **slanted)
     axes.set(ylabel=RETURN_LABEL)
     legend(axes, 4)
     return figure

@@ -144,4 +144,5 @@ def _print(chosen: Experiment, scale: Scale, rows: Sequence[Row]) -> None:
         print_table(header, cells)
     else:
         print(markdown(header, cells))
-    print_lines("\n", notes(chosen, scale, rows))
+    print()
+    print_lines("", notes(chosen, scale, rows))
