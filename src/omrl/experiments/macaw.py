@@ -73,6 +73,7 @@ _AS_PUBLISHED = Setting(
 
 _MACAW_PRESETS: Mapping[Scale, str] = {"paper": "macaw-cheetah-vel-paper"}
 _MT_PRESETS: Mapping[Scale, str] = {"paper": "mt-awr-cheetah-vel-paper"}
+_PEARL_PRESETS: Mapping[Scale, str] = {"paper": "pearl-cheetah-vel-paper"}
 
 FIGURE_3 = Experiment(
     id="macaw-fig3-cheetah-vel",
@@ -86,7 +87,7 @@ FIGURE_3 = Experiment(
     arms=(
         Arm(_MACAW, "macaw-cheetah-vel", presets=_MACAW_PRESETS),
         Arm("MT-AWR + FT", "mt-awr-cheetah-vel", presets=_MT_PRESETS),
-        Arm("offline PEARL", "pearl-cheetah-vel", presets={"paper": "pearl-cheetah-vel-paper"}),
+        Arm("offline PEARL", "pearl-cheetah-vel", presets=_PEARL_PRESETS),
         Arm("meta-BC", "meta-bc-cheetah-vel", presets={"paper": "meta-bc-cheetah-vel-code"}),
         Arm("BC", "bc-cheetah-vel"),
     ),
@@ -147,6 +148,7 @@ def _sparsity(num_tasks: int, version: str) -> tuple[Arm, ...]:
     return (
         Arm(_MACAW, "macaw-cheetah-vel", group, split_of=version, presets=_MACAW_PRESETS),
         Arm("MT-AWR + FT", "mt-awr-cheetah-vel", group, split_of=version, presets=_MT_PRESETS),
+        Arm("offline PEARL", "pearl-cheetah-vel", group, split_of=version, presets=_PEARL_PRESETS),
     )
 
 
