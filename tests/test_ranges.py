@@ -44,6 +44,8 @@ ZERO_IS_LEGAL = {
     # fractions, and amounts of noise
     "discount", "start", "recency", "target_decay", "target_rate", "target_noise",
     "target_noise_clip", "exploration_noise", "noise",
+    # weights of terms that may be left out of a loss
+    "kl_weight", "mean_penalty", "log_std_penalty",
     # nats
     "target_entropy",
     # measured on the data
