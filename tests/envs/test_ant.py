@@ -8,7 +8,7 @@ import pytest
 
 from omrl.envs import ant
 from omrl.envs.baselines import baseline_returns
-from omrl.envs.contact import add_contact_sensors
+from omrl.envs.contact import add_contact_sensors, external_forces
 from omrl.envs.engine import VectorEnv, initial_states
 from omrl.envs.mujoco_physics import compile_model
 from omrl.envs.registry import make
@@ -273,3 +273,10 @@ def test_doing_nothing_earns_the_survival_bonus():
     still = baseline_returns(DIR, "zero", DIR.tasks[:16], episodes=1)
     assert abs(still.mean() - 199.0) < 5
     assert abs(baseline_returns(FWD, "zero", FWD.tasks[:16], episodes=1).mean()) < 5
+
+
+def test_contact_costs_do_not_depend_on_the_rows_beside_them():
+    sensors = np.random.default_rng(0).normal(size=(7, 9 * 13 + 3))
+    together = ant.contact_cost(external_forces(sensors))
+    alone = [ant.contact_cost(external_forces(row[None]))[0] for row in sensors]
+    np.testing.assert_array_equal(together, alone)

@@ -62,7 +62,8 @@ def external_forces(
     num_bodies = (sensors.shape[1] - 3) // PER_BODY
     forces = np.zeros((1 + num_bodies, 6, len(sensors)))
     write_external_forces(sensors.T, forces)
-    return forces.transpose(2, 0, 1)
+    # Copied: the bits of a sum over a view would depend on the number of rows.
+    return np.ascontiguousarray(forces.transpose(2, 0, 1))
 
 
 def write_external_forces(
