@@ -288,7 +288,7 @@ def check_policy_layers(case: Case, _: Path) -> None:
 
 
 def check_task(case: Case, _: Path) -> None:
-    """`Task` keeps tree, shapes and dtypes through begin, adapt and observe."""
+    """`Task` keeps tree, shapes and dtypes through begin, adapt, observe and resample."""
     made, key = algorithm(case), jax.random.PRNGKey(0)
     state = jax.eval_shape(made.init, key)
     task = jax.eval_shape(made.begin, state, key)
@@ -296,7 +296,8 @@ def check_task(case: Case, _: Path) -> None:
     batch = jax.tree.map(lambda leaf: leaf[0], support(case))
     step = Step(batch.obs, batch.action, batch.reward, batch.next_obs, batch.terminated)
     observed = jax.eval_shape(made.observe, state, adapted, step, key)
-    assert kinds(task) == kinds(adapted) == kinds(observed)
+    resampled = jax.eval_shape(made.resample, state, observed, key)
+    assert kinds(task) == kinds(adapted) == kinds(observed) == kinds(resampled)
 
 
 def check_task_order(case: Case, _: Path) -> None:

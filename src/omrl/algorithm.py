@@ -91,6 +91,13 @@ class Algorithm(abc.ABC, Generic[State, Task]):
         """What the deterministic `act` is made of, for export: ReLU between the layers, tanh behind
         the last, observations standardised where `config.normalize_obs` says so."""
 
+    # --- Exploring: optional ---
+
+    def resample(self, state: State, task: Task, key: Key) -> Task:
+        """`task` with the guess it acts on drawn anew from what is known of it, as exploration
+        does before every trajectory or every step; the same for methods that guess nothing."""
+        return task
+
     # --- Learning on online: optional ---
 
     def for_tuning(self, settings: FinetuneConfig) -> Algorithm[State, Task]:

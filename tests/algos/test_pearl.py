@@ -240,10 +240,11 @@ def test_a_context_at_once_in_another_order_or_step_by_step(made):
         single = algorithm.observe(state, single, step, KEY)
     for other in (turned, halves, single):
         assert_close(other.evidence, whole.evidence, rtol=1e-5)
-    # z stays while it observes; adapting to no transitions draws it from what was observed.
+    # z stays while it observes, until it is drawn anew.
     np.testing.assert_array_equal(single.z, start.z)
-    none = jax.tree.map(lambda leaf: leaf[:0], batch)
-    np.testing.assert_allclose(algorithm.adapt(state, single, none, KEY).z, whole.z, rtol=1e-4)
+    drawn = algorithm.resample(state, single, KEY)
+    np.testing.assert_allclose(drawn.z, whole.z, rtol=1e-4)
+    assert_close(drawn.evidence, single.evidence)
 
 
 def test_z_is_drawn_from_prior_and_posterior_or_is_their_mean(made):
@@ -264,8 +265,10 @@ def test_z_is_drawn_from_prior_and_posterior_or_is_their_mean(made):
     )
     start = by_mean.begin(state, KEY)
     np.testing.assert_array_equal(start.z, [0, 0])
-    found = by_mean.adapt(state, start, batch, KEY).z
-    np.testing.assert_allclose(found, latent.posterior(evidence)[0], rtol=1e-5)
+    adapted_to = by_mean.adapt(state, start, batch, KEY)
+    np.testing.assert_allclose(adapted_to.z, latent.posterior(evidence)[0], rtol=1e-5)
+    drawn_anew = by_mean.resample(state, adapted_to, KEY).z
+    np.testing.assert_allclose(drawn_anew, algorithm.adapt(state, start, batch, KEY).z, rtol=1e-5)
 
 
 def test_actions_are_of_the_policy_that_is_told_z(made):

@@ -91,12 +91,15 @@ class Pearl(Algorithm[PearlState, PearlTask]):
         return task._replace(evidence=known, z=self._z(known, key))
 
     def observe(self, state: PearlState, task: PearlTask, step: Step, key: Key) -> PearlTask:
-        """One more factor. z stays as it is, as it does for a whole trajectory in the paper; to
-        draw it anew, `adapt` to no transitions."""
+        """One more factor. z stays as it is, as it does for a whole trajectory in the paper."""
         obs, next_obs = self._scaled_obs(step.obs), self._scaled_obs(step.next_obs)
         encoder = state.learner.evaluation.encoder
         seen = latent.factor(*encoder(obs, step.action, step.reward, next_obs))
         return task._replace(evidence=latent.combined(task.evidence, seen))
+
+    def resample(self, state: PearlState, task: PearlTask, key: Key) -> PearlTask:
+        """z drawn from the posterior, also where `adapted_z` acts on its mean."""
+        return task._replace(z=_drawn(task.evidence, key))
 
     def act(
         self,
@@ -139,10 +142,9 @@ class Pearl(Algorithm[PearlState, PearlTask]):
         return pearl_finetune.tuned(tuning)
 
     def _z(self, known: Evidence, key: Key) -> Float[Array, " latent"]:
-        mean, variance = latent.posterior(known)
         if self.config.adapted_z == "mean":
-            return mean
-        return latent.sample(mean, variance, jax.random.normal(key, mean.shape))
+            return latent.posterior(known)[0]
+        return _drawn(known, key)
 
     def _scaled_obs(self, obs: Float[Array, "*b obs"]) -> Float[Array, "*b obs"]:
         return scaled_obs(self.spec, obs, normalize=self.config.normalize_obs)
@@ -151,3 +153,8 @@ class Pearl(Algorithm[PearlState, PearlTask]):
         return batch._replace(
             obs=self._scaled_obs(batch.obs), next_obs=self._scaled_obs(batch.next_obs)
         )
+
+
+def _drawn(known: Evidence, key: Key) -> Float[Array, " latent"]:
+    mean, variance = latent.posterior(known)
+    return latent.sample(mean, variance, jax.random.normal(key, mean.shape))
