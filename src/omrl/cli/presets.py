@@ -17,8 +17,6 @@ from omrl.errors import InputError, nearest
 from omrl.presets import PRESETS, Preset, RunConfig
 from omrl.types import Spec
 
-EVERY: dict[str, Preset | CollectPreset] = {**PRESETS, **collections.PRESETS}
-
 
 @dataclass(frozen=True)
 class PresetsOptions:
@@ -34,12 +32,13 @@ class PresetsOptions:
 
 def main(arguments: Sequence[str], command: str) -> None:
     options = parse(PresetsOptions, "presets", arguments)
+    every: dict[str, Preset | CollectPreset] = {**PRESETS, **collections.PRESETS}
     if options.name is not None:
-        if options.name not in EVERY:
-            raise InputError(f"no preset {options.name!r}; {nearest(options.name, EVERY)}")
-        print_json(_describe(EVERY[options.name]))
+        if options.name not in every:
+            raise InputError(f"no preset {options.name!r}; {nearest(options.name, every)}")
+        print_json(_describe(every[options.name]))
     elif options.json:
-        print_json({name: _describe(each) for name, each in EVERY.items()})
+        print_json({name: _describe(each) for name, each in every.items()})
     else:
         print("Of omrl train:\n")
         for name, each in PRESETS.items():
