@@ -142,6 +142,11 @@ def test_the_hash_tells_what_was_trained_on(problem, cheetah_data, other):
             "Macaw draws no batch of the encoder buffer, only inner, outer of the main one",
         ),
         ({"encoder_slice": "last-9-transitions"}, {}, "task 0: batch 'inner' needs 16 rows"),
+        (
+            {"slice": "all", "encoder_slice": ""},
+            {},
+            "algo.inner_batch.buffer: encoder, and there is no encoder buffer; .*--encoder-data",
+        ),
     ],
 )
 def test_what_is_refused_before_a_folder_is_made(

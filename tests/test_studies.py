@@ -468,6 +468,24 @@ def test_figures_of_one_run(name, seeds):
     assert study_figure({"run": study}, "mean", png=True).startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    ("statistic", "seeds", "episodes", "told"),
+    [
+        ("mean", 3, 2, "mean, 95 % bootstrap interval<"),
+        ("mean", 1, 2, "interval (where there is one seed over episodes, not over training runs)<"),
+        ("iqm", 1, 1, "interval (no interval where there is one run of each)<"),
+        ("median", 1, 2, "median and quartiles over seeds and tasks<"),
+    ],
+)
+def test_a_picture_says_what_its_ranges_are(statistic, seeds, episodes, told):
+    study = make_study("steps", seeds=seeds, episodes=episodes)
+    drawn = study_figure({"run": study}, statistic).decode()
+    assert told in drawn
+    assert "cheetah-vel/macaw-v1 (spec " in drawn
+    assert "protocol given" in drawn
+    assert ("behaviour (mean)<" in drawn) == (statistic != "mean")
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_figures_of_several_runs(name):
     runs = {f"run {number}": make_study(name, seeds=1 + number % 2) for number in range(9)}

@@ -32,6 +32,7 @@ RETURN_LABEL = "return (sum of rewards)"
 WIDTH = 8.5
 """Inches; a wide figure of a report, whose text is 9 points high."""
 _STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # letters as text: a tenth of the size, and it can be searched
     "svg.hashsalt": "omrl",
     "text.parse_math": False,  # A run may be named with a $.
     "font.size": 9,

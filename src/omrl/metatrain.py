@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,8 +199,19 @@ def go_on(
 
 
 def _check_encoder(problem: Problem, algorithm: Algorithm) -> None:
+    """`InputError` for an encoder buffer that no batch is drawn from, and for a batch that was
+    pointed at one where there is none. (A batch that is of it by default takes the main data.)"""
     specs = [spec for stage in algorithm.stages() for spec in stage.batches]
-    if problem.encoder is not None and all(spec.buffer != "encoder" for spec in specs):
+    if problem.encoder is None:
+        for field in dataclasses.fields(problem.config.algo):
+            if getattr(field.default, "buffer", "") != "main":
+                continue
+            if getattr(problem.config.algo, field.name).buffer == "encoder":
+                raise InputError(
+                    f"algo.{field.name}.buffer: encoder, and there is no encoder buffer; give its "
+                    "data with --encoder-data, or a part of the data with --encoder-slice"
+                )
+    elif all(spec.buffer != "encoder" for spec in specs):
         raise InputError(
             f"encoder_slice, --encoder-data: {type(algorithm).__name__} draws no batch of the "
             f"encoder buffer, only {', '.join(spec.name for spec in specs)} of the main one; leave "

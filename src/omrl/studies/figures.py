@@ -42,6 +42,8 @@ NAMES = {
     "median-tasks": "median and quartiles over tasks",
 }
 """What `stats.STATISTICS` are, below a picture."""
+BOOTSTRAPPED = ("mean", "iqm")
+OF_EPISODES = "where there is one seed over episodes, not over training runs"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def study_figure(results: Mapping[str, StudyResult], statistic: str) -> Figure:
     for number, (name, result) in enumerate(results.items()):
         for line in _lines(result, statistic, name if len(results) > 1 else "", number):
             _draw(axes, line, bars=first.study.name == "context-quality")
-    _draw_baselines(axes, list(results.values()))
+    _draw_baselines(axes, list(results.values()), statistic)
     points = [point for result in results.values() for point in result.study.points]
     numbers = ""
     if first.study.log_x:
@@ -137,13 +139,14 @@ def _draw(axes: Axes, line: _Line, *, bars: bool) -> None:
     axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
 
 
-def _draw_baselines(axes: Axes, results: Sequence[StudyResult]) -> None:
-    """Of the data, where it is the same for all runs."""
+def _draw_baselines(axes: Axes, results: Sequence[StudyResult], statistic: str) -> None:
+    """Of the data, where it is the same for all runs: always the mean."""
+    mean = "" if statistic == "mean" else " (mean)"
     for name in ("behaviour", "oracle"):
         values = {result.baseline(name) for result in results}
         if len(values) == 1 and np.isfinite(value := values.pop()):
             style: Any = {"color": COLOURS[name], "linestyle": "--", "linewidth": 1}
-            axes.axhline(value, label=name, **style)
+            axes.axhline(value, label=f"{name}{mean}", **style)
 
 
 def _sizes(axes: Axes, points: Sequence[Point]) -> None:
@@ -169,11 +172,15 @@ def _number_points(axes: Axes, result: StudyResult, statistic: str) -> str:
 def _footer(figure: Figure, results: Mapping[str, StudyResult], statistic: str) -> None:
     """What a picture alone, without its page, would not tell."""
     first = next(iter(results.values()))
+    source, base = first.results[0].provenance, first.study.base
     seeds = sorted({len(result.record.seeds) for result in results.values()})
     counted = " or ".join(map(str, seeds))
+    lone = statistic in BOOTSTRAPPED and seeds[0] == 1
+    of_one = "no interval where there is one run of each" if base.episodes == 1 else OF_EPISODES
     figure.supxlabel(
-        f"{first.results[0].provenance.env_id}, {len(first.tasks)} tasks, {counted} "
-        f"seed{'s' * (seeds != [1])}; {NAMES[statistic]}",
+        f"{source.env_id} (spec {source.spec_hash[:12]}), protocol {base.protocol}, "
+        f"{len(first.tasks)} tasks, {counted} seed{'s' * (seeds != [1])}; {NAMES[statistic]}"
+        f"{f' ({of_one})' * lone}",
         size=7,
         color="#5c6b7a",
     )
