@@ -374,7 +374,7 @@ def test_a_finished_episode_counts_no_more():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"protocol": "explore"}, "'explore' is not available; use given, zero-shot, finetune"),
+        ({"protocol": "explore"}, r"shots: \(0, 1\) end before .* 2 trajectories.*--shots 0 2"),
         ({"protocol": "zero-shot"}, "it has only"),
         ({"shots": (1, 0)}, "ascending"),
         ({"shots": ()}, "ascending"),

@@ -5,6 +5,7 @@ That knowledge is a pytree, `Task`, so one trainer and one evaluator serve every
 * `init` makes the meta-trained `State` of one seed. It must be a pure function of the key.
 * A `Stage` says what one update reads and does; `train.py` samples, loops, shards and saves.
 * `begin`, `adapt`, `observe` and `act` are meta-test: the evaluator and the exporter call them.
+* `resample` and `online_context` say how a method explores: `omrl.explore` calls and reads them.
 * `begin_tuning`, `tune` and `tuned` go on learning online from an adapted task, where a method can:
   `omrl.finetune` calls them.
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeVar
 
 from jaxtyping import Array, Float
 
@@ -26,7 +27,7 @@ from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
 from omrl.nets.mlp import Dense
 from omrl.tuning import OF_THE_ALGORITHM, FinetuneConfig
-from omrl.types import Batch, Key, Metrics, Spec, Step
+from omrl.types import Batch, Key, Metrics, Scalar, Spec, Step
 
 SEPARATELY = (
     " with separate steps; leave finetune.interleaved on, and value_steps as many as policy_steps"
@@ -59,6 +60,10 @@ class Algorithm(abc.ABC, Generic[State, Task]):
 
     config: Any
     spec: Spec
+    online_context: ClassVar[Literal["batch", "trajectory", "step"]] = "batch"
+    """How a method takes in what it collects itself. batch: by `adapt` to all of it. trajectory: by
+    `observe` of every transition, of which it makes use from the next trajectory on. step: the
+    same, at once."""
 
     @abc.abstractmethod
     def init(self, key: Key) -> State:
@@ -97,6 +102,27 @@ class Algorithm(abc.ABC, Generic[State, Task]):
         """`task` with the guess it acts on drawn anew from what is known of it, as exploration
         does before every trajectory or every step; the same for methods that guess nothing."""
         return task
+
+    # --- What is believed of a task: optional, for `omrl evaluate --diagnose` ---
+
+    def posterior(
+        self, state: State, task: Task
+    ) -> tuple[Float[Array, " latent"], Float[Array, " latent"]]:
+        """(mean, variance) of the latent task variable, whose prior is N(0, 1). `InputError` for a
+        method that has none."""
+        raise InputError(f"{type(self).__name__} has no posterior over tasks")
+
+    def predict_reward(
+        self,
+        state: State,
+        task: Task,
+        obs: Float[Array, " obs"],
+        action: Float[Array, " act"],
+        next_obs: Float[Array, " obs"],
+    ) -> Scalar:
+        """The reward of a transition, in the environment's units, by the guess that `task` acts on.
+        `InputError` for a method without a decoder."""
+        raise InputError(f"{type(self).__name__} has no reward decoder")
 
     # --- Learning on online: optional ---
 

@@ -212,9 +212,11 @@ Runs = dict[str, Evaluation]
 def _settings(result: EvalResult) -> dict[str, Any]:
     """All that is not in the table, or says nothing of the returns."""
     fields = to_json(result.config) | {"tasks": result.task_indices.tolist()}
+    protocol = result.config.protocol
     skipped = ["shots", "traces", "split"]
-    if result.config.protocol != "finetune":
-        skipped.append("finetune")
+    skipped += [name for name in ("finetune", "explore") if protocol != name]
+    if protocol == "explore":
+        skipped += [name for name in fields if name.startswith("context_")]
     return {name: value for name, value in fields.items() if name not in skipped}
 
 

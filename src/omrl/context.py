@@ -30,7 +30,7 @@ from omrl.types import Batch
 if TYPE_CHECKING:
     from omrl.data.store import Dataset
 
-_STREAMS = ("context", "adapt", "act", "collect", "tune")
+_STREAMS = ("context", "adapt", "act", "collect", "tune", "explore")
 """Uses of randomness that must not share keys."""
 
 
@@ -39,7 +39,7 @@ class Contexts:
     """Contexts of every run seed and task, with the returns that the data itself reached."""
 
     batch: Batch | None
-    """Leaves [seed, task, sample, ...]; None for `zero-shot`."""
+    """Leaves [seed, task, sample, ...]; None for `zero-shot` and `explore`."""
     seeds: tuple[int, ...]
     """Run seeds, the labels of the seed axis."""
     tasks: tuple[int, ...]
@@ -51,6 +51,7 @@ class Contexts:
     """Of `Batch.mc_return`."""
     spec_hash: str
     dataset: str
+    """Empty: none."""
     dataset_hash: str
     behaviour: Float64[np.ndarray, " task"]
     """Mean return over the task's lifetime."""
@@ -101,7 +102,7 @@ def draw_contexts(
     tasks = config.task_indices(env)
     records = [dataset.manifest.record(index) for index in tasks]
     batch = None
-    if config.protocol != "zero-shot":
+    if config.needs_context:
         per_task = [task_contexts(dataset, config, index, seeds, discount) for index in tasks]
         batch = jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *per_task)
     return Contexts(
@@ -116,6 +117,29 @@ def draw_contexts(
         dataset_hash=dataset.manifest.hash,
         behaviour=np.array([record.return_mean for record in records]),
         oracle=np.array([_final_return(record.behaviour) for record in records]),
+    )
+
+
+def without_data(
+    env: TaskEnv, config: EvalConfig, *, seeds: Sequence[int], discount: float
+) -> Contexts:
+    """What an evaluation that reads no data needs of a run, for tasks of `env`. Returns of
+    behaviour and oracle are not known. `InputError` for a protocol whose contexts are data."""
+    if config.needs_context:
+        raise InputError(f"protocol {config.protocol!r} needs contexts: draw them from a dataset")
+    tasks = config.task_indices(env)
+    return Contexts(
+        batch=None,
+        seeds=tuple(int(seed) for seed in seeds),
+        tasks=tasks,
+        description=config.context,
+        seed=config.context_seed,
+        discount=discount,
+        spec_hash=env.spec.hash,
+        dataset="",
+        dataset_hash="",
+        behaviour=np.full(len(tasks), np.nan),
+        oracle=np.full(len(tasks), np.nan),
     )
 
 

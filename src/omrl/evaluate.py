@@ -6,8 +6,8 @@ all noise are functions of (run seed, task index, episode), never of a position 
 the order of tasks nor which other seeds are evaluated changes a number. The random and the zero
 policy start where run seed 0 does.
 
-Of protocol `finetune` the shots are numbers of online trajectories, and what happens between them
-is in `omrl.finetune`.
+Of protocols `finetune` and `explore` the shots are numbers of online trajectories, and what happens
+between them is in `omrl.finetune` and `omrl.explore`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from omrl.curve import Curve
 from omrl.envs.base import TaskEnv
 from omrl.envs.engine import available_cpus
 from omrl.errors import InputError
+from omrl.explore import explore, standard_keys
 from omrl.finetune import How, Setting, check_tuning, fine_tune
 from omrl.protocol import EvalConfig, Protocol
 from omrl.results import EvalResult, Provenance
@@ -55,8 +56,8 @@ def evaluate(
 
     Args:
         states: meta-trained states, leaves [seed, ...].
-        contexts: drawn for this config. None is for `zero-shot`: run seeds are then 0, 1, ... and
-            the baselines that are read from data are left out.
+        contexts: drawn for this config, or `context.without_data`. None is for `zero-shot`: run
+            seeds are then 0, 1, ... and the baselines that are read from data are left out.
         num_threads: physics threads, by default one per core; results do not depend on it.
         how: of `finetune`, how it is carried out.
 
@@ -71,23 +72,9 @@ def evaluate(
     )
     _check(algorithm, states, env, contexts, config, labels)
     provenance = _provenance(algorithm, states, env, contexts, labels)
-    adapted = adapt(
-        algorithm,
-        states,
-        contexts.batch if contexts else None,
-        seeds=labels.seeds,
-        tasks=labels.tasks,
-        shots=config.rounds,
-        context_seed=config.context_seed,
-    )
-    threads = num_threads or available_cpus()
-    if config.protocol == "finetune":
-        assert contexts is not None
-        setting = Setting(algorithm, states, env, config, contexts.discount, threads)
-        identity = json.dumps([to_json(config), to_json(provenance)])
-        outcome = fine_tune(setting, adapted, contexts, labels, how, identity)
-    else:
-        outcome = _measured(algorithm, states, adapted, env, config, labels, threads)
+    discount = contexts.discount if contexts else 1.0
+    setting = Setting(algorithm, states, env, config, discount, num_threads or available_cpus())
+    outcome = _outcome(setting, contexts, labels, how, provenance)
     random, zero = outcome.baselines
     unknown = np.full(len(labels.tasks), np.nan)
     return EvalResult(
@@ -105,20 +92,42 @@ def evaluate(
     )
 
 
-def _measured(
-    algorithm: Algorithm,
-    states: Any,
-    adapted: Any,
-    env: TaskEnv,
-    config: EvalConfig,
-    labels: Labels,
-    num_threads: int,
-) -> Outcome:
-    keys = measured_keys(config, labels)
-    policies = Policies(
-        algorithm, states, adapted, keys, labels, deterministic=config.deterministic
+def _outcome(
+    setting: Setting, contexts: Contexts | None, labels: Labels, how: How, provenance: Provenance
+) -> Outcome | Curve:
+    """What the protocol measures."""
+    config = setting.config
+    if config.protocol == "explore":
+        keys_of = standard_keys(config, labels, setting.env.spec.horizon)
+        return explore(setting, labels, keys_of)
+    adapted = adapt(
+        setting.algorithm,
+        setting.states,
+        contexts.batch if contexts else None,
+        seeds=labels.seeds,
+        tasks=labels.tasks,
+        shots=config.rounds,
+        context_seed=config.context_seed,
     )
-    with closing(env.physics(min(num_threads, int(np.prod(labels.shape))))) as physics:
+    if config.protocol == "finetune":
+        assert contexts is not None
+        identity = json.dumps([to_json(config), to_json(provenance)])
+        return fine_tune(setting, adapted, contexts, labels, how, identity)
+    return _measured(setting, adapted, labels)
+
+
+def _measured(setting: Setting, adapted: Any, labels: Labels) -> Outcome:
+    config, env = setting.config, setting.env
+    policies = Policies(
+        setting.algorithm,
+        setting.states,
+        adapted,
+        measured_keys(config, labels),
+        labels,
+        deterministic=config.deterministic,
+    )
+    num_threads = min(setting.num_threads, int(np.prod(labels.shape)))
+    with closing(env.physics(num_threads)) as physics:
         return measure(policies, env, config, physics, baselines=True)
 
 
@@ -166,6 +175,10 @@ def _check(
         contexts.check(env, config)
         if config.protocol == "finetune":
             check_tuning(algorithm, states, env, contexts, config)
+    elif config.protocol == "explore":
+        raise InputError(
+            "protocol 'explore' needs the run's seeds and discount: contexts by without_data"
+        )
     elif config.protocol != "zero-shot":
         raise InputError(f"protocol {config.protocol!r} needs contexts: draw them from a dataset")
 

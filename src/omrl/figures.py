@@ -70,22 +70,26 @@ def per_task_bars(result: EvalResult) -> Figure:
 
 @image
 def adaptation_curve(result: EvalResult) -> Figure:
-    """Return over adaptation rounds: mean with its interval, every task, baselines."""
-    shots = result.config.shots
+    """Return over adaptation rounds, of `explore` over trajectories: mean with its interval, every
+    task, baselines."""
+    shots = result.config.points
+    explores = result.config.protocol == "explore"
+    places = [shot + explores for shot in shots]
     figure, axes = single_panel()
     for task in range(len(result.task_indices)):
         per_task = [result.shot(rounds)[:, task].mean() for rounds in shots]
         label = "each task" if task == 0 else None
-        axes.plot(shots, per_task, color="#cccccc", linewidth=1, zorder=1, label=label)
+        axes.plot(places, per_task, color="#cccccc", linewidth=1, zorder=1, label=label)
     interval_line(
         axes,
-        shots,
+        places,
         [stats.bootstrap(result.shot(rounds), stats.mean) for rounds in shots],
         color=COLOURS["after"],
         label="mean and 95 % interval",
     )
     _baselines(axes, result)
-    axes.set(xlabel="adaptation rounds", ylabel=RETURN_LABEL, xticks=shots)
+    label = "trajectory" if explores else "adaptation rounds"
+    axes.set(xlabel=label, ylabel=RETURN_LABEL, xticks=places)
     legend(axes, 5)
     return figure
 
@@ -317,7 +321,10 @@ def _spread(count: int) -> list[int]:
 def _colour(result: EvalResult, rounds: int) -> str:
     """Of a shot: one colour for what is before adaptation or before going online, where there is
     something behind it."""
-    is_before = rounds == 0 and result.config.protocol != "zero-shot"
+    config = result.config
+    is_before = rounds == 0 and config.protocol != "zero-shot"
+    if config.protocol == "explore":
+        is_before = rounds < config.explore.episodes
     return COLOURS["before" if is_before else "after"]
 
 

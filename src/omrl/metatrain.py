@@ -16,7 +16,7 @@ from omrl.algorithm import Algorithm
 from omrl.algos import registry as algorithms
 from omrl.chunk import Layout
 from omrl.config import json_hash
-from omrl.context import Contexts, draw_contexts
+from omrl.context import Contexts, draw_contexts, without_data
 from omrl.data.buffers import Buffers, TrainingData
 from omrl.data.dataset import Dataset
 from omrl.data.device import byte_budget, free_memory, load
@@ -381,14 +381,31 @@ def evaluate_trained(
     config: EvalConfig | None = None,
     how: How = AS_FITS,
 ) -> EvalResult:
-    """Evaluates a checkpoint with contexts from `data`, by default the dataset it was trained on,
-    by the protocol of `config`, by default that of its run."""
+    """Evaluates a checkpoint by the protocol of `config`, by default that of its run.
+
+    Contexts, tasks and splits are of `data`, by default the dataset that was trained on. Protocols
+    that adapt to no data do without it where it is not there any more: tasks are then those of the
+    environment, and returns of behaviour and oracle are not known.
+    """
     record = trained.record
     config = config or record.run.eval
-    splits = [] if config.tasks else [config.split]
-    dataset = open_for_training(data or record.data, trained.env, splits)
-    env = with_tasks_of(dataset, trained.env)
-    contexts = draw_contexts(
-        dataset, env, config, seeds=trained.seeds, discount=record.run.discount
-    )
+    seeds, discount = trained.seeds, record.run.discount
+    env, dataset = tasks_of(trained, data, config)
+    if dataset is None:
+        contexts = without_data(env, config, seeds=seeds, discount=discount)
+    else:
+        contexts = draw_contexts(dataset, env, config, seeds=seeds, discount=discount)
     return evaluate(trained.algorithm, trained.states, env, contexts, config, how=how)
+
+
+def tasks_of(
+    trained: Trained, data: str | Path | None, config: EvalConfig
+) -> tuple[TaskEnv, Dataset | None]:
+    """The environment with the tasks that `config` is about, and the dataset that names them: None
+    where the one that was trained on is not there and `config` needs none."""
+    source = data or trained.record.data
+    if data is None and not config.needs_context and not bundled.resolve(source).exists():
+        return trained.env, None
+    splits = [] if config.tasks else [config.split]
+    dataset = open_for_training(source, trained.env, splits)
+    return with_tasks_of(dataset, trained.env), dataset

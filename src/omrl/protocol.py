@@ -3,8 +3,8 @@
 * `given`: the context is a part of the test task's own logged data.
 * `zero-shot`: no context; what the meta-trained policy does before it has seen any of the task.
 * `finetune`: given, and then the agent goes on learning online (`omrl.tuning`).
-* `explore`: the agent gathers its context itself. Named so that no number is ever mistaken for its
-  own; not built yet.
+* `explore`: the agent gathers its context itself, in a few trajectories of its own
+  (`omrl.explore`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,39 @@ if TYPE_CHECKING:
     from omrl.envs.base import TaskEnv
 
 Protocol = Literal["given", "zero-shot", "explore", "finetune"]
-AVAILABLE = ("given", "zero-shot", "finetune")
+
+
+@dataclass(frozen=True)
+class ExploreConfig:
+    """How an agent gathers its own context. Defaults are PEARL's (arXiv:1903.08254)."""
+
+    episodes: Size = 2
+    """Trajectories before the agent makes use of any of them. Afterwards it knows of every one that
+    it has seen."""
+    resample_every: Literal["trajectory", "step"] = "trajectory"
+    """When a method that acts on a guess of the task draws it anew, from the prior before
+    adaptation and from the posterior after it."""
+    actions: Literal["by-method", "deterministic", "sampled"] = "by-method"
+    """Of the trajectories before adaptation, those after it follow `deterministic`. by-method:
+    sampled for methods that adapt to batches, whose policy has no other noise, else
+    deterministic."""
+    rounds: Rounds = 1
+    """Adaptation rounds on all that was seen, for methods that adapt to batches."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    @property
+    def words(self) -> str:
+        """What is explored, in words."""
+        counted = f"{self.episodes} trajector{'y' if self.episodes == 1 else 'ies'}"
+        actions = f"{self.actions} actions"
+        if self.actions == "by-method":
+            actions = "sampled actions if the method adapts to batches, else deterministic ones"
+        return (
+            f"{counted} of its own ({actions}), then all it has seen; guesses of the task are "
+            f"drawn every {self.resample_every}"
+        )
 
 
 @dataclass(frozen=True)
@@ -37,7 +69,7 @@ class EvalConfig:
     """Episodes per seed, task and shot."""
     shots: tuple[Rounds, ...] = (0, 1)
     """Numbers of adaptation rounds to report; every round sees the same context. Of `finetune`:
-    numbers of online trajectories."""
+    numbers of online trajectories. Of `explore`: of trajectories seen before the one reported."""
     context_size: Count = 256
     """Number of transitions or trajectories."""
     context_unit: Literal["transitions", "trajectories"] = "transitions"
@@ -53,28 +85,34 @@ class EvalConfig:
     """Reward terms of the environment to record over time: x_velocity, ..."""
     finetune: FinetuneConfig = field(default_factory=FinetuneConfig)
     """Of protocol `finetune`; no other reads it."""
+    explore: ExploreConfig = field(default_factory=ExploreConfig)
+    """Of protocol `explore`; no other reads it."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
         check_name("context_slice", self.context_slice)
-        if self.protocol not in AVAILABLE:
-            raise InputError(
-                f"protocol: {self.protocol!r} is not available; use {', '.join(AVAILABLE)}"
-            )
         if self.protocol == "zero-shot" and self.shots != (0,):
             raise InputError(
                 f"shots: {self.shots} with protocol 'zero-shot'; it has only 0: --shots 0"
             )
         if not self.shots or sorted(set(self.shots)) != list(self.shots):
-            counted = "trajectories" if self.protocol == "finetune" else "rounds"
-            raise InputError(f"shots: {self.shots} must be ascending numbers of {counted}")
+            noun = "trajectories" if self.protocol in ("finetune", "explore") else "rounds"
+            raise InputError(f"shots: {self.shots} must be ascending numbers of {noun}")
+        if self.protocol == "explore" and self.shots[-1] < self.explore.episodes:
+            raise InputError(
+                f"shots: {self.shots} end before what explore.episodes asks for, "
+                f"{self.explore.episodes} trajectories, has been seen; end with that or more: "
+                f"--shots 0 {self.explore.episodes}"
+            )
         if len(set(self.tasks)) != len(self.tasks):
             raise InputError(f"tasks: {self.tasks} name a task twice")
 
     @property
     def points(self) -> tuple[int, ...]:
-        """What stands on the shot axis of a result: `shots`, and of `finetune` the points of the
-        curve between them."""
+        """What stands on the shot axis of a result: `shots`, of `finetune` with the points of the
+        curve between them, of `explore` with all trajectories before the last."""
+        if self.protocol == "explore":
+            return tuple(range(self.shots[-1] + 1))
         if self.protocol != "finetune" or not self.finetune.eval_every:
             return self.shots
         curve = range(0, self.shots[-1] + 1, self.finetune.eval_every)
@@ -83,11 +121,20 @@ class EvalConfig:
     @property
     def rounds(self) -> tuple[int, ...]:
         """Numbers of adaptation rounds on the context after which something is measured."""
+        if self.protocol == "explore":
+            return (self.explore.rounds,)
         return (self.finetune.rounds,) if self.protocol == "finetune" else self.shots
+
+    @property
+    def needs_context(self) -> bool:
+        """Whether it adapts to logged data."""
+        return self.protocol in ("given", "finetune")
 
     @property
     def context(self) -> str:
         """What was adapted to, in words."""
+        if self.protocol == "explore":
+            return self.explore.words
         if self.protocol == "zero-shot":
             return "none"
         if self.context_unit == "trajectories":
@@ -145,6 +192,29 @@ def finetuning(name: str, own: EvalConfig) -> EvalConfig:
         raise InputError(f"no settings {name!r}; {nearest(name, FINETUNE)}")
     common = {"context_size": 256, "context_unit": "transitions", "context_slice": "all"}
     return replace(own, protocol="finetune", deterministic=True, **common, **FINETUNE[name])
+
+
+EXPLORE: dict[str, dict[str, Any]] = {
+    # arXiv:2107.03974 and arXiv:1903.08254: z is of a trajectory. Neither paper tells the number of
+    # trajectories or of repetitions; these are those of the code.
+    "explore-paper": {"shots": (0, 1, 2), "episodes": 4, "explore": ExploreConfig()},
+    # rail-berkeley/rlkit@ac45a9d, rlkit/core/meta_rl_algorithm.py: collect_paths, _do_eval, with
+    # exploration_resample_latent_period 1 of both default configs.
+    "explore-code": {
+        "shots": (0, 1, 2),
+        "episodes": 4,
+        "explore": ExploreConfig(resample_every="step"),
+    },
+}
+"""What the two readings of SMAC's evaluation set, by name."""
+
+
+def exploring(name: str, own: EvalConfig) -> EvalConfig:
+    """The evaluation `own` by protocol `explore` as one of `EXPLORE` has it: all but tasks, seeds
+    and traces."""
+    if name not in EXPLORE:
+        raise InputError(f"no settings {name!r}; {nearest(name, EXPLORE)}")
+    return replace(own, protocol="explore", deterministic=True, **EXPLORE[name])
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def _evaluation(results: Evaluation, left_out: list[str], name: str) -> dict[str
         f"tasks {', '.join(map(str, config.tasks))}" if config.tasks else f"{config.split} tasks"
     )
     title = f"{config.protocol}, {tasks}"
-    if config.protocol != "zero-shot":
+    if config.needs_context:
         title += f", {config.context_size} {config.context_unit} of {config.context_slice}"
     title = f"{name}: {title}" if name else title
     header, rows, summary = table(result)
@@ -130,6 +130,10 @@ def _evaluation(results: Evaluation, left_out: list[str], name: str) -> dict[str
     if config.protocol == "finetune":
         caption = f"Return while learning online: {config.finetune.schedule}."
         shown.append(figure(figures.finetuning_curve(result), caption))
+    elif config.protocol == "explore":
+        first = f"the first {config.explore.episodes} are before adaptation"
+        caption = f"Return of every trajectory; {first}."
+        shown.append(figure(figures.adaptation_curve(result), caption))
     elif len(config.shots) > 1:
         caption = "Return after each number of adaptation rounds."
         shown.append(figure(figures.adaptation_curve(result), caption))

@@ -22,7 +22,7 @@ from omrl.arrays import check_array, read_npz
 from omrl.config import from_json, parse_json, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write
-from omrl.protocol import EvalConfig
+from omrl.protocol import EvalConfig, ExploreConfig
 from omrl.tables import parameter_cells, parameter_names, print_rows
 from omrl.tuning import FinetuneConfig, counted
 
@@ -76,7 +76,8 @@ class EvalResult:
     # --- Reading ---
 
     def shot(self, rounds: int) -> Float64[np.ndarray, "seed task episode"]:
-        """Returns after `rounds` adaptation rounds; of `finetune` after that many trajectories."""
+        """Returns after `rounds` adaptation rounds; of `finetune` and `explore` after that many
+        trajectories."""
         return self.returns[:, :, self.config.points.index(rounds)]
 
     def shot_name(self, rounds: int) -> str:
@@ -86,6 +87,8 @@ class EvalResult:
             return f"{about}{steps.mean():,.0f} steps"
         if self.config.protocol == "zero-shot":
             return "zero-shot"
+        if self.config.protocol == "explore":
+            return f"trajectory {rounds + 1}"
         return "before" if rounds == 0 else f"after {rounds}"
 
     def curve(self) -> list[tuple[float, stats.Estimate]]:
@@ -187,10 +190,13 @@ class EvalResult:
 
 
 def _as_now(fields: Any) -> None:
-    """Completes the config of a result from before `finetune`, which no other protocol reads."""
+    """Completes the config of a result from before `finetune` or `explore`, whose settings no other
+    protocol reads."""
     config = fields.get("config") if isinstance(fields, dict) else None
-    if isinstance(config, dict) and config.get("protocol") != "finetune":
-        config.setdefault("finetune", to_json(FinetuneConfig()))
+    later = {"finetune": FinetuneConfig(), "explore": ExploreConfig()}
+    for name, default in later.items():
+        if isinstance(config, dict) and config.get("protocol") != name:
+            config.setdefault(name, to_json(default))
 
 
 @dataclass(frozen=True)
@@ -248,13 +254,16 @@ def describe(result: EvalResult) -> list[str]:
     last = result.shot(config.shots[-1])
     name = result.shot_name(config.shots[-1])
     context = config.context
-    if config.protocol != "zero-shot":
+    if config.needs_context:
         context += f" of {source.dataset} ({source.dataset_hash[:12]}), seed {config.context_seed}"
     actions = "deterministic" if config.deterministic else "sampled"
     online = []
     if config.protocol == "finetune":
         offline = counted(config.finetune.rounds, "adaptation round")
         online = [f"{offline} offline, then online: {config.finetune.schedule}"]
+    if config.protocol == "explore":
+        dataset = f"{source.dataset} ({source.dataset_hash[:12]})" if source.dataset else "none"
+        online = [f"no data was adapted to; behaviour and oracle of data: {dataset}"]
     return [
         f"environment {source.env_id}, spec {source.spec_hash[:12]}",
         f"protocol {config.protocol}; context: {context}",

@@ -1,4 +1,4 @@
-"""Running adapted policies: whole episodes to measure them, or one trajectory each to learn from.
+"""Running policies: whole episodes to measure them, or one trajectory each to learn from.
 
 All seeds and tasks are in one batch of environments. Initial states and noise are functions of (run
 seed, task index, episode), never of a position in a list.
@@ -6,6 +6,8 @@ seed, task index, episode), never of a position in a list.
 
 from __future__ import annotations
 
+import abc
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +21,7 @@ from omrl.algorithm import Algorithm
 from omrl.context import seed_task_keys
 from omrl.data.online import Trajectories
 from omrl.envs.base import Physics, TaskEnv
-from omrl.envs.engine import initial_states, play
+from omrl.envs.engine import Moment, initial_states, play
 from omrl.errors import NonFiniteError
 from omrl.protocol import EvalConfig
 
@@ -46,7 +48,19 @@ class Labels:
 # --- Acting ---
 
 
-class Policies:
+class Actor(abc.ABC):
+    """What is measured."""
+
+    labels: Labels
+
+    @abc.abstractmethod
+    def __call__(
+        self, obs: Float32[np.ndarray, "row obs"], time: int
+    ) -> Float[np.ndarray, "row act"]:
+        """Rows are [seed, task, shot, episode] in this order."""
+
+
+class Policies(Actor):
     """Policies of adapted tasks as one function of all observations: compiled once, batched by
     vmap."""
 
@@ -74,19 +88,28 @@ class Policies:
         self, obs: Float32[np.ndarray, "row obs"], time: int
     ) -> Float[np.ndarray, "row act"]:
         """Rows are [seed, task, shot, episode] in this order."""
-        labels = self.labels
-        actions = np.asarray(self._act(obs.reshape(*labels.shape, -1), time))
-        if actions.shape != (*labels.shape, self._act_dim):
-            raise TypeError(f"act must return [{self._act_dim}], not {actions.shape[4:]}")
-        finite = np.isfinite(actions).all(-1)
-        if not finite.all():
-            seed, task, shot, _ = np.argwhere(~finite)[0]
-            raise NonFiniteError(
-                f"action at step {time} is not finite: seed {labels.seeds[seed]}, "
-                f"task {labels.tasks[task]}, shot {labels.shots[shot]}; adaptation "
-                "diverged, or the algorithm is configured for fewer rounds"
-            )
-        return actions.reshape(len(obs), self._act_dim)
+        actions = np.asarray(self._act(obs.reshape(*self.labels.shape, -1), time))
+        return checked(actions, self.labels, self._act_dim, time)
+
+
+def checked(
+    actions: Float[np.ndarray, "seed task shot episode act"],
+    labels: Labels,
+    act_dim: int,
+    time: int,
+) -> Float[np.ndarray, "row act"]:
+    """The actions by row. `NonFiniteError` with the first one that is not finite."""
+    if actions.shape != (*labels.shape, act_dim):
+        raise TypeError(f"act must return [{act_dim}], not {actions.shape[4:]}")
+    finite = np.isfinite(actions).all(-1)
+    if not finite.all():
+        seed, task, shot, _ = np.argwhere(~finite)[0]
+        raise NonFiniteError(
+            f"action at step {time} is not finite: seed {labels.seeds[seed]}, "
+            f"task {labels.tasks[task]}, shot {labels.shots[shot]}; adaptation "
+            "diverged, or the algorithm is configured for fewer rounds"
+        )
+    return actions.reshape(-1, act_dim)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -137,12 +160,24 @@ class Outcome:
 
 
 def measure(
-    policies: Policies, env: TaskEnv, config: EvalConfig, physics: Physics, *, baselines: bool
+    policies: Actor,
+    env: TaskEnv,
+    config: EvalConfig,
+    physics: Physics,
+    *,
+    baselines: bool,
+    first_episode: int = 0,
+    watch: Callable[[Moment], None] | None = None,
 ) -> Outcome:
-    """All episodes at once: those of the policies first, then random, then zero actions."""
+    """All episodes at once: those of the policies first, then random, then zero actions.
+
+    Args:
+        first_episode: number of the episode that the first one starts as.
+        watch: is shown every step, with rows in the same order.
+    """
     spec, labels = env.spec, policies.labels
     num_rows = int(np.prod(labels.shape))
-    states, tasks = _rows(env, config, labels, num_baselines=2 * baselines)
+    states, tasks = _rows(env, config, labels, first_episode, num_baselines=2 * baselines)
     random_actions = _random_actions(env, config, labels) if baselines else None
 
     def act(obs: Float32[np.ndarray, "row obs"], time: int) -> Float[np.ndarray, "row act"]:
@@ -157,6 +192,8 @@ def measure(
     traced = [spec.term_names.index(name) for name in config.traces]
     terms = np.zeros((*labels.shape, spec.horizon, len(traced)))
     for moment in play(env, physics, states, tasks, act):
+        if watch is not None:
+            watch(moment)
         returns += moment.after.reward
         steps[..., moment.time] = moment.alive[:num_rows].reshape(labels.shape)
         terms[..., moment.time, :] = moment.after.terms[:num_rows, traced].reshape(
@@ -173,10 +210,10 @@ def measure(
 
 
 def _rows(
-    env: TaskEnv, config: EvalConfig, labels: Labels, num_baselines: int
+    env: TaskEnv, config: EvalConfig, labels: Labels, first_episode: int, *, num_baselines: int
 ) -> tuple[Float64[np.ndarray, "row state"], Float64[np.ndarray, "row parameter"]]:
     """Initial state and task parameters of every episode, in the order of `measure`."""
-    episodes = range(labels.num_episodes)
+    episodes = range(first_episode, first_episode + labels.num_episodes)
     starts = np.stack([_starts(env, config, labels, seed, episodes) for seed in labels.seeds])
     state_dim = starts.shape[-1]
     methods = np.broadcast_to(starts[:, :, None], (*labels.shape, state_dim))
@@ -229,6 +266,50 @@ def _mean_over_alive(
 # --- Collecting ---
 
 
+class Recorder:
+    """Writes down the first rows of what `play` steps."""
+
+    def __init__(self, env: TaskEnv, lead: tuple[int, ...]):
+        """`lead`: what these rows are, [seed, task] or further axes."""
+        self._lead = lead
+        self._num_rows = num_rows = int(np.prod(lead))
+        horizon = env.spec.horizon
+        self._obs = np.zeros((num_rows, horizon + 1, env.spec.obs_dim), np.float32)
+        self._action = np.zeros((num_rows, horizon, env.spec.act_dim), np.float32)
+        self._reward = np.zeros((num_rows, horizon), np.float32)
+        self._length = np.zeros(num_rows, np.int64)
+        self._terminated = np.zeros(num_rows, bool)
+
+    def __call__(self, moment: Moment) -> None:
+        """Every step, in their order."""
+        rows, time, after = slice(self._num_rows), moment.time, moment.after
+        if time == 0:
+            self._obs[:, 0] = moment.obs[rows]
+        self._obs[:, time + 1] = after.obs[rows]
+        self._action[:, time] = np.clip(moment.action[rows], -1.0, 1.0)
+        self._reward[:, time] = after.reward[rows]
+        self._length += moment.alive[rows]
+        self._terminated |= moment.alive[rows] & after.terminated[rows]
+
+    def trajectories(self) -> Trajectories:
+        """What there was until now, leaves [*lead, ...]."""
+        of_rows = (self._obs, self._action, self._reward, self._length, self._terminated)
+        return Trajectories(*(array.reshape(*self._lead, *array.shape[1:]) for array in of_rows))
+
+
+def one_step(moment: Moment, lead: tuple[int, ...]) -> Trajectories:
+    """A step of the first rows as trajectories of one step, of none where they are over."""
+    rows, after = slice(int(np.prod(lead))), moment.after
+    of_rows = (
+        np.stack([moment.obs[rows], after.obs[rows]], axis=1),
+        np.clip(moment.action[rows, None], -1.0, 1.0).astype(np.float32),
+        after.reward[rows, None],
+        moment.alive[rows].astype(np.int64),
+        moment.alive[rows] & after.terminated[rows],
+    )
+    return Trajectories(*(array.reshape(*lead, *array.shape[1:]) for array in of_rows))
+
+
 def collect(
     policies: Policies, env: TaskEnv, config: EvalConfig, physics: Physics, number: int
 ) -> Trajectories:
@@ -236,26 +317,9 @@ def collect(
 
     It starts in the state of episode 2^32 + `number`.
     """
-    spec, labels = env.spec, policies.labels
-    lead = labels.shape[:2]
-    episode = range(COLLECTED + number, COLLECTED + number + 1)
-    starts = np.stack([_starts(env, config, labels, seed, episode) for seed in labels.seeds])
-    parameters = np.broadcast_to(
-        env.tasks[list(labels.tasks)], (*lead, env.tasks.shape[-1])
-    ).reshape(-1, env.tasks.shape[-1])
-    states = starts.reshape(-1, starts.shape[-1])
-    num_rows = len(states)
-    obs = np.zeros((num_rows, spec.horizon + 1, spec.obs_dim), np.float32)
-    obs[:, 0] = env.observe(states)
-    action = np.zeros((num_rows, spec.horizon, spec.act_dim), np.float32)
-    reward = np.zeros((num_rows, spec.horizon), np.float32)
-    length = np.zeros(num_rows, np.int64)
-    terminated = np.zeros(num_rows, bool)
+    labels = policies.labels
+    recorder = Recorder(env, labels.shape[:2])
+    states, parameters = _rows(env, config, labels, COLLECTED + number, num_baselines=0)
     for moment in play(env, physics, states, parameters, policies):
-        obs[:, moment.time + 1] = moment.after.obs
-        action[:, moment.time] = np.clip(moment.action, -1.0, 1.0)
-        reward[:, moment.time] = moment.after.reward
-        length += moment.alive
-        terminated |= moment.alive & moment.after.terminated
-    of_rows = (obs, action, reward, length, terminated)
-    return Trajectories(*(array.reshape(*lead, *array.shape[1:]) for array in of_rows))
+        recorder(moment)
+    return recorder.trajectories()

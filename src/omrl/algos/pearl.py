@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +48,7 @@ class Pearl(Algorithm[PearlState, PearlTask]):
 
     config: PearlConfig
     spec: Spec
+    online_context: ClassVar = "trajectory"
 
     def init(self, key: Key) -> PearlState:
         return PearlState(jnp.zeros((), jnp.int32), pearl_learner.init(self.config, self.spec, key))
@@ -100,6 +101,11 @@ class Pearl(Algorithm[PearlState, PearlTask]):
     def resample(self, state: PearlState, task: PearlTask, key: Key) -> PearlTask:
         """z drawn from the posterior, also where `adapted_z` acts on its mean."""
         return task._replace(z=_drawn(task.evidence, key))
+
+    def posterior(
+        self, state: PearlState, task: PearlTask
+    ) -> tuple[Float[Array, " latent"], Float[Array, " latent"]]:
+        return latent.posterior(task.evidence)
 
     def act(
         self,

@@ -14,7 +14,7 @@ import tyro
 from omrl.cli.options import DeviceOptions, parse_for_run, print_json
 from omrl.config import json_hash, to_json
 from omrl.errors import InputError
-from omrl.protocol import EvalConfig, finetuning
+from omrl.protocol import EXPLORE, EvalConfig, exploring, finetuning
 from omrl.ranges import Count, Natural
 from omrl.studies.plan import ROUNDS, StudyName
 
@@ -28,9 +28,10 @@ class EvaluateOptions:
     """Adapt a run to test tasks and measure its returns. Defaults are the settings of the run's own
     evaluations, which `omrl evaluate RUN --help` shows; `--traces` without a name: none.
 
-    --protocol finetune goes on learning online; it takes the settings finetune-paper unless
-    --settings names others. What was measured is kept beside the raw returns until all is, and the
-    same command goes on with the tasks that were not finished."""
+    --protocol finetune goes on learning online, --protocol explore has agents gather their context
+    themselves and needs no data; they take the settings finetune-paper and explore-paper unless
+    --settings names others. What finetune measured is kept beside the raw returns until all is, and
+    the same command goes on with the tasks that were not finished."""
 
     run: tyro.conf.Positional[Path]
     """Folder of the run, or bundled:NAME."""
@@ -54,9 +55,9 @@ class EvaluateOptions:
     evaluated. Those of a bundle are kept only with it."""
     overwrite: bool = False
     """Replace what is at `out`, or the study that is in RUN/eval."""
-    settings: Literal["", "finetune-paper", "finetune-code"] = ""
-    """Protocol finetune as MACAW's paper or its reference code has it; single settings can be
-    changed beside it, as in --finetune.burn-in 10."""
+    settings: Literal["", "finetune-paper", "finetune-code", "explore-paper", "explore-code"] = ""
+    """Protocol finetune as MACAW's paper or its reference code has it, protocol explore as SMAC's;
+    single settings can be changed beside it, as in --finetune.burn-in 10."""
     tasks_at_once: Count | None = None
     """Of finetune: tasks that learn side by side; without it as many as fit into the memory."""
     quiet: bool = False
@@ -163,18 +164,20 @@ def _out(options: EvaluateOptions, name: str) -> Path | None:
 
 def _settings(arguments: Sequence[str]) -> Callable[[EvalConfig], EvalConfig]:
     """What is to be evaluated by default, for a run's own evaluations: the same, but a split that
-    is named is not hidden by tasks that the run lists; online fine-tuning and study `steps` have
-    shots of their own."""
+    is named is not hidden by tasks that the run lists; online fine-tuning, exploration and study
+    `steps` have shots of their own."""
     named = _values(arguments)
 
     def settings(own: EvalConfig) -> EvalConfig:
         own = replace(own, tasks=()) if "--split" in named else own
         if named.get("--study") == "steps" and own.protocol == "given":
             own = replace(own, shots=ROUNDS)
-        finetune = named.get("--settings")
-        if named.get("--protocol") == "finetune" and own.protocol != "finetune":
-            finetune = finetune or "finetune-paper"
-        return finetuning(finetune, own) if finetune else own
+        protocol, chosen = named.get("--protocol"), named.get("--settings")
+        if protocol in ("finetune", "explore") and own.protocol != protocol:
+            chosen = chosen or f"{protocol}-paper"
+        if not chosen:
+            return own
+        return exploring(chosen, own) if chosen in EXPLORE else finetuning(chosen, own)
 
     return settings
 

@@ -19,14 +19,14 @@ from omrl.types import Batch, Key
 
 
 class Trajectories(NamedTuple):
-    """One per seed and task. What is behind its `length` means nothing."""
+    """One per row: per seed and task, or further. What is behind its `length` means nothing."""
 
-    obs: Float32[np.ndarray, "seed task time_and_one obs"]
-    action: Float32[np.ndarray, "seed task time act"]
+    obs: Float32[np.ndarray, "*row time_and_one obs"]
+    action: Float32[np.ndarray, "*row time act"]
     """As the physics took it, in [-1, 1]."""
-    reward: Float32[np.ndarray, "seed task time"]
-    length: Int64[np.ndarray, "seed task"]
-    terminated: Bool[np.ndarray, "seed task"]
+    reward: Float32[np.ndarray, "*row time"]
+    length: Int64[np.ndarray, "*row"]
+    terminated: Bool[np.ndarray, "*row"]
     """The MDP ended it, not the horizon."""
 
 
@@ -86,7 +86,7 @@ def draw(buffer: Buffer, spec: BatchSpec, key: Key) -> Batch:
 
 
 def transitions(trajectories: Trajectories, discount: float) -> Batch:
-    """Transitions with what losses need of their trajectory, leaves [seed, task, time, ...].
+    """Transitions with what losses need of their trajectory, leaves [*row, time, ...].
 
     Those behind the end of a trajectory mean nothing.
     """
@@ -100,8 +100,7 @@ def transitions(trajectories: Trajectories, discount: float) -> Batch:
         whole[there] = values
         return whole
 
-    seed, task = np.indices(length.shape)
-    last = trajectories.obs[seed, task, length]
+    last = trajectories.obs[(*np.indices(length.shape), length)]
     ends = np.arange(horizon) == length[..., None] - 1
     fields: dict[str, Any] = {
         "obs": trajectories.obs[..., :-1, :],

@@ -341,7 +341,15 @@ def differing(results: Sequence[StudyResult]) -> list[str]:
 
 def _settings(result: StudyResult) -> dict[str, str]:
     base = result.study.base
-    skipped = {"protocol", "split", "tasks", "traces", "finetune", *VARIED[result.study.name]}
+    skipped = {
+        "protocol",
+        "split",
+        "tasks",
+        "traces",
+        "finetune",
+        "explore",
+        *VARIED[result.study.name],
+    }
     fields = [field.name for field in dataclasses.fields(EvalConfig) if field.name not in skipped]
     settings = {name.replace("_", " "): str(getattr(base, name)) for name in fields}
     if {"context_size", "context_unit"}.isdisjoint(skipped):

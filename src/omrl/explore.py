@@ -1,0 +1,321 @@
+"""Protocol `explore`: the agent gathers its context itself.
+
+For every run seed, test task and repetition: `explore.episodes` trajectories with what is known
+before any data, then one after the other with all that was seen so far. A method that acts on a
+guess of the task draws it before every trajectory or every step, from the prior and later from the
+posterior (PEARL, arXiv:1903.08254; SMAC, arXiv:2107.03974). One that adapts to batches explores
+with its unadapted policy and adapts to all transitions; one that learns within a trajectory carries
+what it knows from each to the next. `Algorithm.online_context` says which of these a method is.
+
+Trajectory s of repetition e starts in the state of episode s * 2^32 + e. Keys are a function of
+(run seed, task index, repetition, trajectory, time, use), so fewer shots, tasks, seeds or
+repetitions are a part of more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Float32, Int, UInt32
+
+from omrl.algorithm import Algorithm
+from omrl.context import seed_task_keys
+from omrl.data.online import Trajectories, transitions
+from omrl.envs.engine import Moment
+from omrl.finetune import Setting
+from omrl.protocol import EvalConfig
+from omrl.simulate import (
+    Actor,
+    Labels,
+    Outcome,
+    Recorder,
+    checked,
+    fold_numbers,
+    measure,
+    one_step,
+)
+from omrl.types import Batch, Key, Step
+
+USES = ("begin", "draw", "act", "observe", "adapt")
+"""Of randomness. `begin` uses what trajectory 0 has at time 0, `adapt` what the last one seen has
+at time 0."""
+
+Keys = UInt32[Array, "time use seed task repetition 2"]
+KeysOf = Callable[[int], Keys]
+"""Of a trajectory, by its number."""
+Watch = Callable[["Agents", Moment], None]
+"""Is shown every step of every trajectory before anything is learned from it. Rows are [seed, task,
+repetition], of trajectory 0 with those of the baselines behind them."""
+
+NEXT_TRAJECTORY = 2**32
+"""From the episode in whose state a trajectory starts to that of the next trajectory."""
+
+
+def standard_keys(config: EvalConfig, labels: Labels, horizon: int) -> KeysOf:
+    """Those of an evaluation."""
+    per_task = seed_task_keys("explore", config.episode_seed, labels.seeds, labels.tasks)
+    per_repetition = fold_numbers(per_task, jnp.arange(labels.num_episodes))
+    return lambda trajectory: _trajectory_keys(horizon, per_repetition, trajectory)
+
+
+@partial(jax.jit, static_argnums=0)
+def _trajectory_keys(
+    horizon: int, keys: UInt32[Array, "seed task repetition 2"], trajectory: int | Int[Array, ""]
+) -> Keys:
+    def one(key: Key, time: Int[Array, ""], use: Int[Array, ""]) -> Key:
+        of_trajectory = jax.random.fold_in(key, trajectory)
+        return jax.random.fold_in(jax.random.fold_in(of_trajectory, time), use)
+
+    over_rows = jax.vmap(jax.vmap(jax.vmap(one, (0, None, None)), (0, None, None)), (0, None, None))
+    over_uses = jax.vmap(over_rows, (None, None, 0))
+    times, uses = jnp.arange(horizon), jnp.arange(len(USES))
+    return jax.vmap(over_uses, (None, 0, None))(keys, times, uses)
+
+
+def explore(
+    setting: Setting, labels: Labels, keys_of: KeysOf, watch: Watch | None = None
+) -> Outcome:
+    """Returns of all trajectories; the shots of `labels` are their numbers, from 0.
+
+    `keys_of` is `standard_keys` but where randomness is to be another.
+    """
+    config, env = setting.config, setting.env
+    agents = Agents(setting, labels, keys_of)
+    outcomes = []
+    num_rows = int(np.prod(labels.shape)) // len(labels.shots)
+    with closing(env.physics(min(setting.num_threads, num_rows))) as physics:
+        for number in labels.shots:
+            agents.start(number)
+            recorder = Recorder(env, agents.lead)
+
+            def see(moment: Moment, recorder: Recorder = recorder) -> None:
+                recorder(moment)
+                if watch is not None:
+                    watch(agents, moment)
+                agents.see(moment)
+
+            outcomes.append(
+                measure(
+                    agents,
+                    env,
+                    config,
+                    physics,
+                    baselines=number == 0,
+                    first_episode=number * NEXT_TRAJECTORY,
+                    watch=see,
+                )
+            )
+            if number < labels.shots[-1]:
+                agents.learn(recorder.trajectories())
+    return Outcome(
+        np.concatenate([outcome.returns for outcome in outcomes], axis=2),
+        outcomes[0].baselines,
+        {
+            name: np.concatenate([outcome.traces[name] for outcome in outcomes], axis=2)
+            for name in config.traces
+        },
+    )
+
+
+class Agents(Actor):
+    """All run seeds on all tasks in all repetitions: they act, and learn between trajectories."""
+
+    def __init__(self, setting: Setting, labels: Labels, keys_of: KeysOf):
+        """Nothing of a task is known yet."""
+        self.labels = replace(labels, shots=labels.shots[:1])
+        """Of the trajectory that is played."""
+        self._algorithm = setting.algorithm
+        self._states = setting.states
+        self._config = setting.config
+        self._discount = setting.discount
+        self._keys_of = keys_of
+        self._unknown = _begin(self._algorithm, self._states, keys_of(0)[0, _use("begin")])
+        self._seen: list[Trajectories] = []
+        self.known = self._unknown
+        """The tasks after all that was seen, leaves [seed, task, repetition, ...]."""
+        self.acting = self._unknown
+        """The tasks as they are acted on, guesses drawn."""
+
+    @property
+    def lead(self) -> tuple[int, int, int]:
+        seeds, tasks, _, repetitions = self.labels.shape
+        return seeds, tasks, repetitions
+
+    def start(self, number: int) -> None:
+        """Trajectory `number`, from 0, begins."""
+        settings = self._config.explore
+        self.labels = replace(self.labels, shots=(number,))
+        self._keys = self._keys_of(number)
+        explores = number < settings.episodes
+        own = {"by-method": self._algorithm.online_context != "batch"}
+        deterministic = own.get(settings.actions, settings.actions == "deterministic")
+        self._deterministic = deterministic if explores else self._config.deterministic
+        at_once = self._algorithm.online_context == "step"
+        self.acting = self._unknown if explores and not at_once else self.known
+        if settings.resample_every == "trajectory":
+            self._draw(0)
+
+    def __call__(
+        self, obs: Float32[np.ndarray, "row obs"], time: int
+    ) -> Float[np.ndarray, "row act"]:
+        """Rows are [seed, task, repetition] in this order."""
+        if self._config.explore.resample_every == "step":
+            self._draw(time)
+        actions = _act(
+            self._algorithm,
+            self._deterministic,
+            self._states,
+            self.acting,
+            obs.reshape(*self.lead, -1),
+            self._keys[time, _use("act")],
+        )
+        with_shot = np.asarray(actions)[:, :, None]
+        return checked(with_shot, self.labels, self._algorithm.spec.act_dim, time)
+
+    def see(self, moment: Moment) -> None:
+        """A step was made: those that learn at once learn from it."""
+        if self._algorithm.online_context != "step":
+            return
+        step = one_step(moment, self.lead)
+        self.acting = self._observe(self.acting, step, self._keys[moment.time][None])
+        self.known = self.acting
+
+    def learn(self, trajectories: Trajectories) -> None:
+        """The trajectory is over: the others learn from it, [seed, task, repetition]."""
+        if self._algorithm.online_context == "trajectory":
+            self.known = self._observe(self.known, trajectories, self._keys)
+        elif self._algorithm.online_context == "batch":
+            self._seen.append(trajectories)
+            if len(self._seen) >= self._config.explore.episodes:
+                self.known = self._adapt()
+
+    def _draw(self, time: int) -> None:
+        if type(self._algorithm).resample is not Algorithm.resample:
+            keys = self._keys[time, _use("draw")]
+            self.acting = _resample(self._algorithm, self._states, self.acting, keys)
+
+    def _observe(self, tasks: Any, trajectories: Trajectories, keys: Keys) -> Any:
+        batch = transitions(trajectories, self._discount)
+        steps = Step(batch.obs, batch.action, batch.reward, batch.next_obs, batch.terminated)
+        there = np.arange(batch.reward.shape[-1]) < trajectories.length[..., None]
+        return _observe_all(
+            self._algorithm, self._states, tasks, steps, there, keys[:, _use("observe")]
+        )
+
+    def _adapt(self) -> Any:
+        """To all that was seen, from what was known before any of it."""
+        support = joined(self._seen, self._discount)
+        tasks = self._unknown
+        for number in range(1, self._config.explore.rounds + 1):
+            keys = self._keys[0, _use("adapt")]
+            tasks = _adapt_once(self._algorithm, self._states, tasks, support, keys, number)
+        return tasks
+
+
+def _use(name: str) -> int:
+    return USES.index(name)
+
+
+def joined(seen: list[Trajectories], discount: float) -> Batch:
+    """All transitions of some trajectories, leaves [seed, task, repetition, sample, ...]: as many
+    samples as the trajectories have room for. Where some ended early what there is is repeated, in
+    order."""
+    batches = [transitions(one, discount) for one in seen]
+    horizon = batches[0].reward.shape[-1]
+    there = np.concatenate([np.arange(horizon) < one.length[..., None] for one in seen], -1)
+    order = np.argsort(~there, axis=-1, kind="stable")
+    again = np.arange(there.shape[-1]) % there.sum(-1, keepdims=True)
+    rows = np.take_along_axis(order, again, -1)
+
+    def gathered(*leaves: np.ndarray) -> np.ndarray:
+        whole = np.concatenate(leaves, rows.ndim - 1)
+        at = rows.reshape(*rows.shape, *([1] * (whole.ndim - rows.ndim)))
+        return np.take_along_axis(whole, at, rows.ndim - 1)
+
+    return jax.tree.map(gathered, *batches)
+
+
+# --- Programs: states have leaves [seed, ...], all others [seed, task, repetition, ...] ---
+
+
+def _of_rows(one: Callable[..., Any], states: Any, *rows: Any) -> Any:
+    """`one(state, *row)` of every row."""
+
+    def of_seed(state: Any, *of_tasks: Any) -> Any:
+        return jax.vmap(jax.vmap(partial(one, state)))(*of_tasks)
+
+    return jax.vmap(of_seed)(states, *rows)
+
+
+@partial(jax.jit, static_argnums=0)
+def _begin(algorithm: Algorithm, states: Any, keys: UInt32[Array, "seed task repetition 2"]) -> Any:
+    return _of_rows(algorithm.begin, states, keys)
+
+
+@partial(jax.jit, static_argnums=0)
+def _resample(
+    algorithm: Algorithm, states: Any, tasks: Any, keys: UInt32[Array, "seed task repetition 2"]
+) -> Any:
+    return _of_rows(algorithm.resample, states, tasks, keys)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _act(
+    algorithm: Algorithm,
+    deterministic: bool,
+    states: Any,
+    tasks: Any,
+    obs: Float32[Array, "seed task repetition obs"],
+    keys: UInt32[Array, "seed task repetition 2"],
+) -> Float[Array, "seed task repetition act"]:
+    def one(state: Any, task: Any, obs: Array, key: Key) -> Array:
+        return algorithm.act(state, task, obs, key, deterministic)
+
+    return _of_rows(one, states, tasks, obs, keys)
+
+
+@partial(jax.jit, static_argnums=0)
+def _observe_all(
+    algorithm: Algorithm,
+    states: Any,
+    tasks: Any,
+    steps: Step,
+    there: Bool[Array, "seed task repetition time"],
+    keys: UInt32[Array, "time seed task repetition 2"],
+) -> Any:
+    """Tasks after the steps that are `there`, one after the other; leaves of `steps` are [seed,
+    task, repetition, time, ...]."""
+
+    def one(state: Any, task: Any, steps: Step, there: Array, keys: Array) -> Any:
+        def observe(known: Any, at: tuple[Step, Array, Key]) -> tuple[Any, None]:
+            step, is_there, key = at
+            after = algorithm.observe(state, known, step, key)
+            return jax.tree.map(partial(jnp.where, is_there), after, known), None
+
+        return jax.lax.scan(observe, task, (steps, there, keys))[0]
+
+    return _of_rows(one, states, tasks, steps, there, jnp.moveaxis(keys, 0, 3))
+
+
+@partial(jax.jit, static_argnums=0)
+def _adapt_once(
+    algorithm: Algorithm,
+    states: Any,
+    tasks: Any,
+    support: Batch,
+    keys: UInt32[Array, "seed task repetition 2"],
+    number: int | Int[Array, ""],
+) -> Any:
+    """One round; leaves of `support` are [seed, task, repetition, sample, ...]."""
+
+    def one(state: Any, task: Any, batch: Batch, key: Key) -> Any:
+        return algorithm.adapt(state, task, batch, jax.random.fold_in(key, number))
+
+    return _of_rows(one, states, tasks, support, keys)
