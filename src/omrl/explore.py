@@ -23,11 +23,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Int, UInt32
+from jaxtyping import Array, Bool, Float, Float32, Int, Int64, UInt32
 
 from omrl.algorithm import Algorithm
 from omrl.context import seed_task_keys
 from omrl.data.online import Trajectories, transitions
+from omrl.envs.base import Physics
 from omrl.envs.engine import Moment
 from omrl.finetune import Setting
 from omrl.protocol import EvalConfig
@@ -44,8 +45,8 @@ from omrl.simulate import (
 from omrl.types import Batch, Key, Step
 
 USES = ("begin", "draw", "act", "observe", "adapt")
-"""Of randomness. `begin` uses what trajectory 0 has at time 0, `adapt` what the last one seen has
-at time 0."""
+"""Of randomness. `begin` has what trajectory 0 has at time 0; `adapt`, and `observe` of a whole
+trajectory, what the last one has at time 0."""
 
 Keys = UInt32[Array, "time use seed task repetition 2"]
 KeysOf = Callable[[int], Keys]
@@ -86,40 +87,20 @@ def explore(
 
     `keys_of` is `standard_keys` but where randomness is to be another.
     """
-    config, env = setting.config, setting.env
     agents = Agents(setting, labels, keys_of)
     outcomes = []
-    num_rows = int(np.prod(labels.shape)) // len(labels.shots)
-    with closing(env.physics(min(setting.num_threads, num_rows))) as physics:
+    with closing(agents.physics()) as physics:
         for number in labels.shots:
-            agents.start(number)
-            recorder = Recorder(env, agents.lead)
-
-            def see(moment: Moment, recorder: Recorder = recorder) -> None:
-                recorder(moment)
-                if watch is not None:
-                    watch(agents, moment)
-                agents.see(moment)
-
-            outcomes.append(
-                measure(
-                    agents,
-                    env,
-                    config,
-                    physics,
-                    baselines=number == 0,
-                    first_episode=number * NEXT_TRAJECTORY,
-                    watch=see,
-                )
-            )
+            outcome, trajectories = agents.play(number, physics, watch, baselines=number == 0)
+            outcomes.append(outcome)
             if number < labels.shots[-1]:
-                agents.learn(recorder.trajectories())
+                agents.learn(trajectories)
     return Outcome(
         np.concatenate([outcome.returns for outcome in outcomes], axis=2),
         outcomes[0].baselines,
         {
             name: np.concatenate([outcome.traces[name] for outcome in outcomes], axis=2)
-            for name in config.traces
+            for name in setting.config.traces
         },
     )
 
@@ -131,10 +112,10 @@ class Agents(Actor):
         """Nothing of a task is known yet."""
         self.labels = replace(labels, shots=labels.shots[:1])
         """Of the trajectory that is played."""
+        self._setting = setting
         self._algorithm = setting.algorithm
         self._states = setting.states
         self._config = setting.config
-        self._discount = setting.discount
         self._keys_of = keys_of
         self._unknown = _begin(self._algorithm, self._states, keys_of(0)[0, _use("begin")])
         self._seen: list[Trajectories] = []
@@ -148,8 +129,39 @@ class Agents(Actor):
         seeds, tasks, _, repetitions = self.labels.shape
         return seeds, tasks, repetitions
 
+    def physics(self) -> Physics:
+        """To play in; the caller closes it."""
+        return self._setting.env.physics(
+            min(self._setting.num_threads, int(np.prod(self.labels.shape)))
+        )
+
+    def play(
+        self, number: int, physics: Physics, watch: Watch | None = None, *, baselines: bool = False
+    ) -> tuple[Outcome, Trajectories]:
+        """Trajectory `number`, from 0: what it returned, and it itself [seed, task, repetition]."""
+        env = self._setting.env
+        self.start(number)
+        recorder = Recorder(env, self.lead)
+
+        def see(moment: Moment) -> None:
+            recorder(moment)
+            if watch is not None:
+                watch(self, moment)
+            self.see(moment)
+
+        outcome = measure(
+            self,
+            env,
+            self._config,
+            physics,
+            baselines=baselines,
+            first_episode=number * NEXT_TRAJECTORY,
+            watch=see,
+        )
+        return outcome, recorder.trajectories()
+
     def start(self, number: int) -> None:
-        """Trajectory `number`, from 0, begins."""
+        """Trajectory `number` begins."""
         settings = self._config.explore
         self.labels = replace(self.labels, shots=(number,))
         self._keys = self._keys_of(number)
@@ -181,40 +193,45 @@ class Agents(Actor):
 
     def see(self, moment: Moment) -> None:
         """A step was made: those that learn at once learn from it."""
-        if self._algorithm.online_context != "step":
-            return
-        step = one_step(moment, self.lead)
-        self.acting = self._observe(self.acting, step, self._keys[moment.time][None])
-        self.known = self.acting
+        if self._algorithm.online_context == "step":
+            batch = transitions(one_step(moment, self.lead), self._setting.discount)
+            there = moment.alive[: len(batch.reward.ravel())].reshape(batch.reward.shape)
+            self.acting = self._observe(self.acting, batch, there, moment.time)
+            self.known = self.acting
 
     def learn(self, trajectories: Trajectories) -> None:
         """The trajectory is over: the others learn from it, [seed, task, repetition]."""
         if self._algorithm.online_context == "trajectory":
-            self.known = self._observe(self.known, trajectories, self._keys)
+            batch = transitions(trajectories, self._setting.discount)
+            there = np.arange(batch.reward.shape[-1]) < trajectories.length[..., None]
+            self.known = self._observe(self.known, batch, there)
         elif self._algorithm.online_context == "batch":
             self._seen.append(trajectories)
             if len(self._seen) >= self._config.explore.episodes:
-                self.known = self._adapt()
+                # To all that was seen, from what was known before any of it.
+                self.known = self._adapt(joined(self._seen, self._setting.discount))
+
+    def told(self, context: Batch, there: Bool[np.ndarray, "seed task repetition sample"]) -> Any:
+        """Tasks of which nothing is known but those transitions of `context` that are `there`,
+        which has leaves [seed, task, repetition, sample, ...]."""
+        if self._algorithm.online_context != "batch":
+            return self._observe(self._unknown, context, there)
+        rows = _filled(there)
+        return self._adapt(jax.tree.map(partial(_gathered, rows), context))
 
     def _draw(self, time: int) -> None:
         if type(self._algorithm).resample is not Algorithm.resample:
             keys = self._keys[time, _use("draw")]
             self.acting = _resample(self._algorithm, self._states, self.acting, keys)
 
-    def _observe(self, tasks: Any, trajectories: Trajectories, keys: Keys) -> Any:
-        batch = transitions(trajectories, self._discount)
+    def _observe(self, tasks: Any, batch: Batch, there: np.ndarray, time: int = 0) -> Any:
         steps = Step(batch.obs, batch.action, batch.reward, batch.next_obs, batch.terminated)
-        there = np.arange(batch.reward.shape[-1]) < trajectories.length[..., None]
-        return _observe_all(
-            self._algorithm, self._states, tasks, steps, there, keys[:, _use("observe")]
-        )
+        keys = self._keys[time, _use("observe")]
+        return _observe_all(self._algorithm, self._states, tasks, steps, there, keys)
 
-    def _adapt(self) -> Any:
-        """To all that was seen, from what was known before any of it."""
-        support = joined(self._seen, self._discount)
-        tasks = self._unknown
+    def _adapt(self, support: Batch) -> Any:
+        tasks, keys = self._unknown, self._keys[0, _use("adapt")]
         for number in range(1, self._config.explore.rounds + 1):
-            keys = self._keys[0, _use("adapt")]
             tasks = _adapt_once(self._algorithm, self._states, tasks, support, keys, number)
         return tasks
 
@@ -228,18 +245,32 @@ def joined(seen: list[Trajectories], discount: float) -> Batch:
     samples as the trajectories have room for. Where some ended early what there is is repeated, in
     order."""
     batches = [transitions(one, discount) for one in seen]
-    horizon = batches[0].reward.shape[-1]
-    there = np.concatenate([np.arange(horizon) < one.length[..., None] for one in seen], -1)
+    rows = _filled(available(seen))
+    return jax.tree.map(
+        lambda *leaves: _gathered(rows, np.concatenate(leaves, rows.ndim - 1)), *batches
+    )
+
+
+def available(seen: list[Trajectories]) -> Bool[np.ndarray, "seed task repetition sample"]:
+    """Where trajectories, one behind the other, have a transition."""
+    horizon = seen[0].reward.shape[-1]
+    return np.concatenate([np.arange(horizon) < one.length[..., None] for one in seen], -1)
+
+
+def _filled(
+    there: Bool[np.ndarray, "*row sample"],
+) -> Int64[np.ndarray, "*row sample"]:
+    """Numbers of the samples that are there, in order, and again until there are as many as all."""
     order = np.argsort(~there, axis=-1, kind="stable")
     again = np.arange(there.shape[-1]) % there.sum(-1, keepdims=True)
-    rows = np.take_along_axis(order, again, -1)
+    return np.take_along_axis(order, again, -1)
 
-    def gathered(*leaves: np.ndarray) -> np.ndarray:
-        whole = np.concatenate(leaves, rows.ndim - 1)
-        at = rows.reshape(*rows.shape, *([1] * (whole.ndim - rows.ndim)))
-        return np.take_along_axis(whole, at, rows.ndim - 1)
 
-    return jax.tree.map(gathered, *batches)
+def _gathered(rows: Int64[np.ndarray, "*row sample"], leaf: Any) -> np.ndarray:
+    """The samples `rows` of a leaf [*row, sample, ...]."""
+    leaf = np.asarray(leaf)
+    at = rows.reshape(*rows.shape, *([1] * (leaf.ndim - rows.ndim)))
+    return np.take_along_axis(leaf, at, rows.ndim - 1)
 
 
 # --- Programs: states have leaves [seed, ...], all others [seed, task, repetition, ...] ---
@@ -287,21 +318,21 @@ def _observe_all(
     states: Any,
     tasks: Any,
     steps: Step,
-    there: Bool[Array, "seed task repetition time"],
-    keys: UInt32[Array, "time seed task repetition 2"],
+    there: Bool[Array | np.ndarray, "seed task repetition time"],
+    keys: UInt32[Array, "seed task repetition 2"],
 ) -> Any:
     """Tasks after the steps that are `there`, one after the other; leaves of `steps` are [seed,
     task, repetition, time, ...]."""
 
-    def one(state: Any, task: Any, steps: Step, there: Array, keys: Array) -> Any:
-        def observe(known: Any, at: tuple[Step, Array, Key]) -> tuple[Any, None]:
-            step, is_there, key = at
-            after = algorithm.observe(state, known, step, key)
+    def one(state: Any, task: Any, steps: Step, there: Array, key: Key) -> Any:
+        def observe(known: Any, at: tuple[Step, Array, Array]) -> tuple[Any, None]:
+            step, is_there, number = at
+            after = algorithm.observe(state, known, step, jax.random.fold_in(key, number))
             return jax.tree.map(partial(jnp.where, is_there), after, known), None
 
-        return jax.lax.scan(observe, task, (steps, there, keys))[0]
+        return jax.lax.scan(observe, task, (steps, there, jnp.arange(there.shape[0])))[0]
 
-    return _of_rows(one, states, tasks, steps, there, jnp.moveaxis(keys, 0, 3))
+    return _of_rows(one, states, tasks, steps, there, keys)
 
 
 @partial(jax.jit, static_argnums=0)
