@@ -23,6 +23,7 @@ from points import BEHAVIOUR, PointEnv, lifetime
 
 import fake_studies
 from fake_results import make_result
+from fake_shift import make_shift
 from omrl import bundle, runs
 from omrl.cli import data_info
 from omrl.config import parse_json
@@ -38,6 +39,7 @@ from omrl.data.formats.source import STATEMENT, Request, read_statement, stateme
 from omrl.data.manifest import CACHE
 from omrl.data.slice import Slice
 from omrl.data.store import create, open_dataset
+from omrl.diagnostics import results as diagnosis
 from omrl.envs.base import EnvSpec
 from omrl.errors import InputError
 from omrl.export import export_policy, load_policy
@@ -101,6 +103,16 @@ def of_unfinished(folder: Path) -> Damageable:
 def of_evaluation(folder: Path) -> Damageable:
     file = make_result().save(folder / "given.npz")
     return Damageable(file, lambda: table(EvalResult.load(file)))
+
+
+def of_diagnosis(folder: Path) -> Damageable:
+    file = make_shift(seeds=1).save(folder / "shift.npz")
+
+    def read() -> None:
+        results = [diagnosis.ShiftResult.load(file)]
+        diagnosis.table(results), diagnosis.describe(results), results[0].to_json()
+
+    return Damageable(file, read)
 
 
 def of_curve(folder: Path) -> Damageable:
@@ -243,6 +255,7 @@ KINDS: dict[str, Callable[[Path], Damageable]] = {
     "statistics": of_statistics,
     "unfinished": of_unfinished,
     "evaluation": of_evaluation,
+    "diagnosis": of_diagnosis,
     "curve": of_curve,
     "study": of_study,
     "policy": of_policy(".safetensors"),

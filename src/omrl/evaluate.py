@@ -71,7 +71,7 @@ def evaluate(
         num_episodes=config.episodes,
     )
     _check(algorithm, states, env, contexts, config, labels)
-    provenance = _provenance(algorithm, states, env, contexts, labels)
+    provenance = provenance_of(algorithm, states, env, contexts, labels)
     discount = contexts.discount if contexts else 1.0
     setting = Setting(algorithm, states, env, config, discount, num_threads or available_cpus())
     outcome = _outcome(setting, contexts, labels, how, provenance)
@@ -131,9 +131,10 @@ def _measured(setting: Setting, adapted: Any, labels: Labels) -> Outcome:
         return measure(policies, env, config, physics, baselines=True)
 
 
-def _provenance(
+def provenance_of(
     algorithm: Algorithm, states: Any, env: TaskEnv, contexts: Contexts | None, labels: Labels
 ) -> Provenance:
+    """Where numbers of these states on these tasks come from."""
     return Provenance(
         env_id=env.spec.id,
         spec_hash=env.spec.hash,

@@ -217,7 +217,7 @@ class Agents(Actor):
         if self._algorithm.online_context != "batch":
             return self._observe(self._unknown, context, there)
         rows = _filled(there)
-        return self._adapt(jax.tree.map(partial(_gathered, rows), context))
+        return self._adapt(jax.tree.map(partial(gathered, rows), context))
 
     def _draw(self, time: int) -> None:
         if type(self._algorithm).resample is not Algorithm.resample:
@@ -247,7 +247,7 @@ def joined(seen: list[Trajectories], discount: float) -> Batch:
     batches = [transitions(one, discount) for one in seen]
     rows = _filled(available(seen))
     return jax.tree.map(
-        lambda *leaves: _gathered(rows, np.concatenate(leaves, rows.ndim - 1)), *batches
+        lambda *leaves: gathered(rows, np.concatenate(leaves, rows.ndim - 1)), *batches
     )
 
 
@@ -266,7 +266,7 @@ def _filled(
     return np.take_along_axis(order, again, -1)
 
 
-def _gathered(rows: Int64[np.ndarray, "*row sample"], leaf: Any) -> np.ndarray:
+def gathered(rows: Int64[np.ndarray, "*row sample"], leaf: Any) -> np.ndarray:
     """The samples `rows` of a leaf [*row, sample, ...]."""
     leaf = np.asarray(leaf)
     at = rows.reshape(*rows.shape, *([1] * (leaf.ndim - rows.ndim)))
@@ -276,7 +276,7 @@ def _gathered(rows: Int64[np.ndarray, "*row sample"], leaf: Any) -> np.ndarray:
 # --- Programs: states have leaves [seed, ...], all others [seed, task, repetition, ...] ---
 
 
-def _of_rows(one: Callable[..., Any], states: Any, *rows: Any) -> Any:
+def of_rows(one: Callable[..., Any], states: Any, *rows: Any) -> Any:
     """`one(state, *row)` of every row."""
 
     def of_seed(state: Any, *of_tasks: Any) -> Any:
@@ -287,14 +287,14 @@ def _of_rows(one: Callable[..., Any], states: Any, *rows: Any) -> Any:
 
 @partial(jax.jit, static_argnums=0)
 def _begin(algorithm: Algorithm, states: Any, keys: UInt32[Array, "seed task repetition 2"]) -> Any:
-    return _of_rows(algorithm.begin, states, keys)
+    return of_rows(algorithm.begin, states, keys)
 
 
 @partial(jax.jit, static_argnums=0)
 def _resample(
     algorithm: Algorithm, states: Any, tasks: Any, keys: UInt32[Array, "seed task repetition 2"]
 ) -> Any:
-    return _of_rows(algorithm.resample, states, tasks, keys)
+    return of_rows(algorithm.resample, states, tasks, keys)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -309,7 +309,7 @@ def _act(
     def one(state: Any, task: Any, obs: Array, key: Key) -> Array:
         return algorithm.act(state, task, obs, key, deterministic)
 
-    return _of_rows(one, states, tasks, obs, keys)
+    return of_rows(one, states, tasks, obs, keys)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -332,7 +332,7 @@ def _observe_all(
 
         return jax.lax.scan(observe, task, (steps, there, jnp.arange(there.shape[0])))[0]
 
-    return _of_rows(one, states, tasks, steps, there, keys)
+    return of_rows(one, states, tasks, steps, there, keys)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -349,4 +349,4 @@ def _adapt_once(
     def one(state: Any, task: Any, batch: Batch, key: Key) -> Any:
         return algorithm.adapt(state, task, batch, jax.random.fold_in(key, number))
 
-    return _of_rows(one, states, tasks, support, keys)
+    return of_rows(one, states, tasks, support, keys)

@@ -17,6 +17,8 @@ from typing import Any
 
 from omrl import __version__, bundled, figures, stats
 from omrl.config import read_json
+from omrl.diagnostics import results as shift
+from omrl.diagnostics.figures import shift_figure, xy_figure
 from omrl.errors import InputError
 from omrl.files import atomic_write, read_text
 from omrl.logs import read_log
@@ -61,7 +63,7 @@ def write_report(
         raise InputError(f"{path}: a report is a page; name it FILE.html, or a --study of it")
     report = Report(run.resolve().name)
     evaluations = grouped(run / "eval")
-    folders = sorted(run.glob("eval/*/"))
+    folders = [folder for folder in sorted(run.glob("eval/*/")) if folder.name != shift.FOLDER]
     others = {folder.name: grouped(folder) for folder in folders if not studies.is_study(folder)}
     for name, groups in {**others, "this run" if others else "": evaluations}.items():
         for results in groups:
@@ -78,6 +80,7 @@ def write_report(
         if folder.name != f"study-{result.study.name}":
             title = f"{title} ({folder.name})"
         report.studies.append(study_section({report.name: result}, statistic, title))
+    report.studies += map(shift_section, shift.grouped(run / "eval" / shift.FOLDER))
     _add_training(report, run, evaluations)
     _add_facts(report, run)
     with atomic_write(path) as file:
@@ -175,6 +178,24 @@ def study_section(
         "summary": [],
         "notes": notes,
         "figures": [figure(study_figure(results, statistic), CAPTIONS[name])],
+    }
+
+
+def shift_section(results: Sequence[shift.ShiftResult]) -> dict[str, Any]:
+    """Table and figures of a diagnosis, at growing numbers of updates."""
+    header, rows = shift.table(results)
+    caption = "KL to the prior and return, by what was adapted to: logged data (offline) or the "
+    shown = [figure(shift_figure(results), f"{caption}run's own trajectories (online).")]
+    if all(result.xy is not None for result in results):
+        caption = "Where trajectories go; a colour per task."
+        shown.append(figure(xy_figure(results), caption))
+    return {
+        "title": "Diagnosis: shift between offline and online contexts",
+        "header": header,
+        "rows": rows,
+        "summary": [],
+        "notes": shift.describe(results),
+        "figures": shown,
     }
 
 

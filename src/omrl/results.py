@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,32 +153,16 @@ class EvalResult:
 
     def save(self, path: str | Path) -> Path:
         """Writes one `.npz` in one step; an interrupted write leaves what was there before."""
-        path = Path(path)
-        text = json.dumps(to_json(_Head(FORMAT, self.config, self.provenance)))
-        with atomic_write(path) as file:
-            np.savez_compressed(
-                file,
-                allow_pickle=False,
-                json=np.array(text),
-                **{name: getattr(self, name) for name in _ARRAYS},
-                **({} if self.env_steps is None else {"env_steps": self.env_steps}),
-                **{f"trace/{name}": trace for name, trace in self.traces.items()},
-            )
-        return path
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {} if self.env_steps is None else {"env_steps": self.env_steps}
+        arrays |= {f"trace/{name}": trace for name, trace in self.traces.items()}
+        return write_arrays(Path(path), Head(FORMAT, self.config, self.provenance), arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> EvalResult:
         """The result in `path`. Raises `InputError` for anything but a complete one."""
         path = Path(path)
-        arrays = read_npz(path, FIX)
-        absent = {"json", *_ARRAYS} - arrays.keys()
-        if absent:
-            raise InputError(f"{path}: {min(absent)} is missing; {FIX}")
-        fields = parse_json(str(arrays.pop("json")[()]), f"{path}: json", FIX)
-        _as_now(fields)
-        head = from_json(_Head, fields, f"{path}: json", FIX)
-        if head.format != FORMAT:
-            raise InputError(f"{path} has format {head.format!r}, this version reads {FORMAT!r}")
+        head, arrays = read_arrays(path, FORMAT, _ARRAYS)
         named = {name: arrays.pop(name) for name in _ARRAYS}
         if head.config.protocol == "finetune":
             if "env_steps" not in arrays:
@@ -189,6 +173,40 @@ class EvalResult:
         return cls(head.config, head.provenance, **named, traces=traces)
 
 
+@dataclass(frozen=True)
+class Head:
+    """The JSON string of a file of raw numbers."""
+
+    format: str
+    config: EvalConfig
+    provenance: Provenance
+
+
+def write_arrays(path: Path, head: Head, arrays: Mapping[str, np.ndarray]) -> Path:
+    """Writes one `.npz` in one step; an interrupted write leaves what was there before."""
+    text = np.array(json.dumps(to_json(head)))
+    with atomic_write(path) as file:
+        np.savez_compressed(file, allow_pickle=False, json=text, **arrays)
+    return path
+
+
+def read_arrays(
+    path: Path, format_name: str, names: Sequence[str]
+) -> tuple[Head, dict[str, np.ndarray]]:
+    """What `write_arrays` wrote. Raises `InputError` for anything but a file of that format with
+    at least the arrays `names`."""
+    arrays = read_npz(path, FIX)
+    absent = {"json", *names} - arrays.keys()
+    if absent:
+        raise InputError(f"{path}: {min(absent)} is missing; {FIX}")
+    fields = parse_json(str(arrays.pop("json")[()]), f"{path}: json", FIX)
+    _as_now(fields)
+    head = from_json(Head, fields, f"{path}: json", FIX)
+    if head.format != format_name:
+        raise InputError(f"{path} has format {head.format!r}, this version reads {format_name!r}")
+    return head, arrays
+
+
 def _as_now(fields: Any) -> None:
     """Completes the config of a result from before `finetune` or `explore`, whose settings no other
     protocol reads."""
@@ -197,15 +215,6 @@ def _as_now(fields: Any) -> None:
     for name, default in later.items():
         if isinstance(config, dict) and config.get("protocol") != name:
             config.setdefault(name, to_json(default))
-
-
-@dataclass(frozen=True)
-class _Head:
-    """The JSON string of a file."""
-
-    format: str
-    config: EvalConfig
-    provenance: Provenance
 
 
 _ARRAYS = tuple(
@@ -299,7 +308,7 @@ def estimate_to_json(estimate: stats.Estimate) -> dict[str, Any]:
 
 
 def _check(
-    path: Path, head: _Head, named: Mapping[str, np.ndarray], traces: Mapping[str, np.ndarray]
+    path: Path, head: Head, named: Mapping[str, np.ndarray], traces: Mapping[str, np.ndarray]
 ) -> None:
     """`InputError` for the first array that is not as config and provenance say."""
     config, provenance = head.config, head.provenance

@@ -113,6 +113,14 @@ def load_states(
     return states, meta["step"]
 
 
+def steps_of(run: Run) -> list[int]:
+    """The steps at which `run` has a checkpoint, ascending."""
+    checkpoints = Checkpoints(run.checkpoints, read_only=True)
+    steps = checkpoints.steps
+    checkpoints.close()
+    return steps
+
+
 def train(
     run: Run,
     algorithm: Algorithm,

@@ -44,6 +44,12 @@ class EvaluateOptions:
     """A whole study in place of one evaluation: return against gradient steps (--shots; 0 to 20 by
     default), against the size or the quality of the context, or in and out of the training tasks.
     An interrupted one goes on."""
+    diagnose: Literal["shift"] | None = None
+    """In place of an evaluation, for methods that infer a latent task: contexts from data against
+    contexts that the run explores itself (KL to the prior, return, where trajectories go). Context
+    options are those of the data; of the rest it is as --protocol explore."""
+    checkpoints: Literal["last", "all"] = "last"
+    """Of diagnose: the last (or --step), or all that the run has kept."""
     points: tuple[str, ...] = ()
     """Of study context-size, in place of its own: 64, 2-trajectories; of context-quality:
     first-500, part-0.0-0.2."""
@@ -51,10 +57,10 @@ class EvaluateOptions:
     """Further datasets of the same tasks, random actions for example, each a point of study
     context-quality."""
     out: Path | None = None
-    """File of the raw returns, or folder of a study; without it one in RUN/eval, named by what was
-    evaluated. Those of a bundle are kept only with it."""
+    """File of the raw returns, or folder of a study or diagnosis; without it one in RUN/eval, named
+    by what was evaluated. Those of a bundle are kept only with it."""
     overwrite: bool = False
-    """Replace what is at `out`, or the study that is in RUN/eval."""
+    """Replace what is at `out`, or the study or diagnosis that is in RUN/eval."""
     settings: Literal["", "finetune-paper", "finetune-code", "explore-paper", "explore-code"] = ""
     """Protocol finetune as MACAW's paper or its reference code has it, protocol explore as SMAC's;
     single settings can be changed beside it, as in --finetune.burn-in 10."""
@@ -69,7 +75,11 @@ class EvaluateOptions:
 
 def main(arguments: Sequence[str], command: str) -> None:
     options = parse_for_run(EvaluateOptions, "evaluate", arguments, _settings(arguments))
-    if options.study is None:
+    if options.diagnose is not None:
+        _diagnose(options)
+    elif options.checkpoints != "last":
+        raise InputError("checkpoints: belongs to a diagnosis; name it: --diagnose shift")
+    elif options.study is None:
         _evaluate(options)
     else:
         _study(options)
@@ -145,11 +155,50 @@ def _study(options: EvaluateOptions) -> None:
         print(f"\nraw returns: {out}")
 
 
-def _load(options: EvaluateOptions) -> Trained:
+def _diagnose(options: EvaluateOptions) -> None:
+    if options.study is not None:
+        raise InputError("diagnose: not with a study; make one after the other")
+    if options.config.protocol != "explore":
+        raise InputError(
+            f"diagnose: explores, the protocol is {options.config.protocol!r}; leave --protocol out"
+        )
+    if options.step is not None and options.checkpoints == "all":
+        raise InputError("step: names one checkpoint; leave it out, or --checkpoints all")
+    from omrl.diagnostics import results
+    from omrl.diagnostics.shift import diagnose_checkpoints, kept_checkpoints
+
+    out = _out(options, results.FOLDER)
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError(f"{out}: is a file; give a folder for the diagnosis")
+    steps = kept_checkpoints(options.run)
+    if options.checkpoints == "last":
+        steps = steps[-1:] if options.step is None else [options.step]
+    found = diagnose_checkpoints(
+        lambda step: _load(options, step),
+        steps,
+        options.config,
+        data=options.data,
+        out=out,
+        overwrite=options.overwrite,
+        report=_reporter(options),
+    )
+    if options.json:
+        told = [result.to_json() for result in found]
+        print_json({"run": str(options.run), "folder": out and str(out), "checkpoints": told})
+        return
+    results.print_shift(found)
+    if out is not None:
+        print(f"\nraw numbers: {out}")
+
+
+def _load(options: EvaluateOptions, step: int | None = None) -> Trained:
     from omrl import metatrain
 
     return metatrain.load_trained(
-        options.run, options.compute.resolve(), step=options.step, shots=options.config.rounds
+        options.run,
+        options.compute.resolve(),
+        step=options.step if step is None else step,
+        shots=options.config.rounds,
     )
 
 
@@ -173,6 +222,8 @@ def _settings(arguments: Sequence[str]) -> Callable[[EvalConfig], EvalConfig]:
         if named.get("--study") == "steps" and own.protocol == "given":
             own = replace(own, shots=ROUNDS)
         protocol, chosen = named.get("--protocol"), named.get("--settings")
+        if "--diagnose" in named:
+            protocol = protocol or "explore"
         if protocol in ("finetune", "explore") and own.protocol != protocol:
             chosen = chosen or f"{protocol}-paper"
         if not chosen:

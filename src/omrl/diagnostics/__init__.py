@@ -1,0 +1,1 @@
+"""What goes on inside a meta-trained run, measured: `omrl evaluate RUN --diagnose`."""
