@@ -447,6 +447,7 @@ def test_the_kl_of_pearl_is_that_of_its_posterior(pearl_run):
         (["--diagnose", "shift", "--protocol", "given"], "diagnose: explores, the protocol is"),
         (["--diagnose", "shift", "--step", "1", "--checkpoints", "all"], "step: names one"),
         (["--diagnose", "shift", "--step", "7"], "no checkpoint 7"),
+        (["--diagnose", "shift", "--points", "8"], "points: belongs to a study"),
         (["--diagnose", "drift"], "invalid choice 'drift'"),
     ],
 )

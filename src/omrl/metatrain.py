@@ -404,7 +404,8 @@ def tasks_of(
     """The environment with the tasks that `config` is about, and the dataset that names them: None
     where the one that was trained on is not there and `config` needs none."""
     source = data or trained.record.data
-    if data is None and not config.needs_context and not bundled.resolve(source).exists():
+    missing = not source or not bundled.resolve(source).exists()
+    if data is None and missing and not config.needs_context:
         return trained.env, None
     splits = [] if config.tasks else [config.split]
     dataset = open_for_training(source, trained.env, splits)

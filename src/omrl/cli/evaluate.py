@@ -87,9 +87,7 @@ def main(arguments: Sequence[str], command: str) -> None:
 
 def _evaluate(options: EvaluateOptions) -> None:
     config = options.config
-    for name in ("points", "more_data"):
-        if getattr(options, name):
-            raise InputError(f"{name}: belongs to a study; name it: --study context-quality")
+    _check_no_study(options)
     if options.out is not None and options.out.exists() and not options.overwrite:
         raise InputError(f"{options.out}: exists; choose another file, or replace it: --overwrite")
     if options.out is not None and options.out.is_dir():
@@ -155,7 +153,14 @@ def _study(options: EvaluateOptions) -> None:
         print(f"\nraw returns: {out}")
 
 
+def _check_no_study(options: EvaluateOptions) -> None:
+    for name in ("points", "more_data"):
+        if getattr(options, name):
+            raise InputError(f"{name}: belongs to a study; name it: --study context-quality")
+
+
 def _diagnose(options: EvaluateOptions) -> None:
+    _check_no_study(options)
     if options.study is not None:
         raise InputError("diagnose: not with a study; make one after the other")
     if options.config.protocol != "explore":
