@@ -300,6 +300,23 @@ def check_task(case: Case, _: Path) -> None:
     assert kinds(task) == kinds(adapted) == kinds(observed) == kinds(resampled)
 
 
+def check_online_context(case: Case, _: Path) -> None:
+    """What a method says of how it takes in what it explores is so, and so is its posterior."""
+    made, key = algorithm(case), jax.random.PRNGKey(0)
+    state = made.init(key)
+    task = made.begin(state, key)
+    batch = jax.tree.map(lambda leaf: leaf[0], support(case))
+    step = Step(batch.obs, batch.action, batch.reward, batch.next_obs, batch.terminated)
+    after = jax.jit(made.observe)(state, task, step, key)
+    leaves = zip(jax.tree.leaves(task), jax.tree.leaves(after), strict=True)
+    learned = any(np.any(np.asarray(one) != np.asarray(other)) for one, other in leaves)
+    assert learned == (made.online_context in ("trajectory", "step"))
+    if type(made).posterior is not Algorithm.posterior:
+        mean, variance = made.posterior(state, task)
+        np.testing.assert_array_equal(mean, np.zeros_like(mean))
+        np.testing.assert_array_equal(variance, np.ones_like(variance))
+
+
 def check_task_order(case: Case, _: Path) -> None:
     """The order of the sampled tasks changes nothing beyond rounding.
 

@@ -467,7 +467,9 @@ def test_values_that_are_not_allowed(capsys, train):
     )
     assert "auto" in fail(capsys, *train, "--device", "tpu")
     assert "ascending" in fail(capsys, "evaluate", "run", "--shots", "1", "0")
-    assert "not available" in fail(capsys, "evaluate", "run", "--protocol", "explore")
+    assert "invalid choice 'ask'" in fail(capsys, "evaluate", "run", "--protocol", "ask")
+    few = ["--protocol", "explore", "--explore.episodes", "4"]
+    assert "--shots 0 4" in fail(capsys, "evaluate", "run", *few)
     online = ["evaluate", "run", "--protocol", "finetune"]
     assert "buffer_size: 9 holds no batch" in fail(capsys, *online, "--finetune.buffer-size", "9")
     assert "finetune.burn-in" in fail(capsys, *online, "--finetune.burn-im", "3")
