@@ -395,6 +395,16 @@ def test_a_study_of_a_run_is_kept_and_shown(capsys, cheetah_run, tmp_path):
         ),
         (["--study", "context-quality", "--context-size", "300"], "a task has 280; ask for fewer"),
         (["--study", "context-size", "--protocol", "zero-shot", "--shots", "0"], "--protocol giv"),
+        (["--finetune.burn-in=3"], "--finetune.burn-in: protocol given does not read it"),
+        (["--explore.episodes", "3"], "--explore.episodes: protocol given does not read it"),
+        (
+            ["--protocol", "given", "--settings", "finetune-code"],
+            "settings: finetune-code is of protocol finetune, and --protocol is given",
+        ),
+        (
+            ["--protocol", "explore", "--settings", "finetune-code"],
+            "settings: finetune-code is of protocol finetune, and --protocol is explore",
+        ),
     ],
 )
 def test_wrong_options_of_studies(capsys, stand_ins, options, message):

@@ -85,7 +85,8 @@ def test_a_page_of_two_runs(runs, tmp_path):
 def test_the_statistic_is_the_one_that_was_asked_for(runs, tmp_path):
     shown = page(write_comparison(runs, tmp_path / "c.html", statistic="standard-deviation"))
     text = " ".join(shown.text.split())
-    assert "mean ± standard deviation over seeds; of the last evaluated states" in text
+    assert "macaw: mean ± standard deviation (n - 1) over 2 seeds; seeds 0, 1; contexts of" in text
+    assert "2 episodes per seed and task, seed 0, deterministic actions; the last evaluated" in text
     assert "-100.0 [-100.7, -99.3]" in text  # Seeds differ by 1.
 
 
@@ -173,7 +174,7 @@ def test_other_environments_are_refused(runs, tmp_path):
 )
 def test_a_run_that_was_evaluated_otherwise_is_refused(runs, tmp_path, changes, difference):
     other = write_run(tmp_path, "other", **changes)
-    message = f"other: evaluated otherwise than macaw .{difference}.; evaluate both alike"
+    message = f"other: evaluated otherwise than macaw .{difference}.; evaluate both with the same"
     with pytest.raises(InputError, match=message):
         write_comparison([*runs, other], tmp_path / "c.html")
 

@@ -451,6 +451,11 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
         ({"keep_context": False}, "from all trajectories"),
         ({"buffer_size": 5000}, "from the last 5,000 transitions of context and all trajectories"),
         ({"burn_in": 27}, "from the 27th on"),
+        (
+            {"parameters": "generated", "policy_lr": 1e-5},
+            "; of generated weights these alone move; rate of the policy 1e-05",
+        ),
+        ({"advantage_head": True, "value_lr": 0.1}, "head's term; rate of the value 0.1"),
     ],
 )
 def test_settings_in_words(settings, words):

@@ -20,16 +20,20 @@ from omrl.config import differences, json_hash, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write, read_text
 from omrl.report import Evaluation, figure, grouped, open_folder, render, study_section
-from omrl.results import BASELINES, EvalResult, Provenance
+from omrl.results import BASELINES, EvalResult, Provenance, episodes_note, online_notes
 from omrl.studies import results as studies
-from omrl.studies.figures import NAMES, study_figure
+from omrl.studies.figures import study_figure
 from omrl.studies.plan import StudyName
 from omrl.studies.results import StudyResult
 
 PICTURES = (".png", ".svg")
-HEADER = (
-    "run", "method", "preset", "updates", "seeds", "before", "after", "shot", *BASELINES,
-)  # fmt: skip
+FIRST = {
+    "given": "before",
+    "zero-shot": "before",
+    "finetune": "before going online",
+    "explore": "trajectory 1",
+}
+"""What shot 0 is, by protocol."""
 
 
 @dataclass
@@ -248,7 +252,9 @@ def _title(result: EvalResult) -> str:
 def _section(runs: Runs, presets: Mapping[str, str], statistic: str) -> dict[str, Any]:
     # Of the last states: the score is never a maximum over training.
     last = {name: results[-1] for name, results in runs.items()}
-    rows, notes = [], [f"{NAMES[statistic]}; of the last evaluated states of each run"]
+    first, *_ = last.values()
+    config = first.config
+    rows, notes = [], [*online_notes(config), f"{episodes_note(config)}; the last evaluated states"]
     for name, result in last.items():
         source, shots = result.provenance, result.config.shots
         estimates = [stats.STATISTICS[statistic](result.shot(n)) for n in (shots[0], shots[-1])]
@@ -266,8 +272,8 @@ def _section(runs: Runs, presets: Mapping[str, str], statistic: str) -> dict[str
             ]
         )
         notes.append(
-            f"{name}: seeds {', '.join(map(str, source.seeds))}; contexts of "
-            f"{source.dataset or 'no data'} ({source.dataset_hash[:12] or '-'})"
+            f"{name}: {estimates[1].method}; seeds {', '.join(map(str, source.seeds))}; contexts "
+            f"of {source.dataset or 'no data'} ({source.dataset_hash[:12] or '-'})"
         )
     if len({result.provenance.dataset_hash for result in last.values()}) > 1:
         notes.append("NOT OF THE SAME DATA: the contexts of these runs are of different datasets")
@@ -277,8 +283,11 @@ def _section(runs: Runs, presets: Mapping[str, str], statistic: str) -> dict[str
         caption = "Return after adaptation over meta-training, with 95 % intervals."
         shown.append(figure(figures.methods_over_updates(runs), caption))
     return {
-        "title": _title(next(iter(last.values()))),
-        "header": HEADER,
+        "title": _title(first),
+        "header": [
+            *("run", "method", "preset", "updates", "seeds", FIRST[config.protocol], "after"),
+            *("shot", *BASELINES),
+        ],
         "rows": rows,
         "summary": [],
         "notes": notes,
@@ -307,8 +316,16 @@ def _check_all_compared(
                 f"{source.name}: no other of these runs has the same study or evaluation; make "
                 "one: omrl evaluate"
             )
-        ours, theirs = (_settings(run.evaluations[0][-1]) for run in (source, others[0]))
+        other, found = min(
+            (
+                (other, list(differences(_settings(ours[-1]), _settings(theirs[-1]))))
+                for ours in source.evaluations
+                for other in others
+                for theirs in other.evaluations
+            ),
+            key=lambda pair: len(pair[1]),
+        )
         raise InputError(
-            f"{source.name}: evaluated otherwise than {others[0].name} "
-            f"({next(differences(ours, theirs))}); evaluate both alike: omrl evaluate"
+            f"{source.name}: evaluated otherwise than {other.name} ({'; '.join(found)}); evaluate "
+            "both with the same options of omrl evaluate"
         )

@@ -262,27 +262,39 @@ def describe(result: EvalResult) -> list[str]:
     config, source = result.config, result.provenance
     last = result.shot(config.shots[-1])
     name = result.shot_name(config.shots[-1])
+    dataset = f"{source.dataset} ({source.dataset_hash[:12]})" if source.dataset else "none"
     context = config.context
     if config.needs_context:
-        context += f" of {source.dataset} ({source.dataset_hash[:12]}), seed {config.context_seed}"
-    actions = "deterministic" if config.deterministic else "sampled"
-    online = []
-    if config.protocol == "finetune":
-        offline = counted(config.finetune.rounds, "adaptation round")
-        online = [f"{offline} offline, then online: {config.finetune.schedule}"]
-    if config.protocol == "explore":
-        dataset = f"{source.dataset} ({source.dataset_hash[:12]})" if source.dataset else "none"
-        online = [f"no data was adapted to; behaviour and oracle of data: {dataset}"]
+        context += f" of {dataset}, seed {config.context_seed}"
+    of_data = f"no data was adapted to; behaviour and oracle of data: {dataset}"
     return [
         f"environment {source.env_id}, spec {source.spec_hash[:12]}",
         f"protocol {config.protocol}; context: {context}",
-        *online,
+        *online_notes(config),
+        *([of_data] if config.protocol == "explore" else []),
         f"{source.algorithm} after {source.step:,} updates, seeds "
-        f"{', '.join(map(str, source.seeds))}; {config.episodes} episodes per seed and task, "
-        f"seed {config.episode_seed}, {actions} actions",
+        f"{', '.join(map(str, source.seeds))}; {episodes_note(config)}",
         f"mean, from, to: {stats.bootstrap(last, stats.mean).method}",
         f"{name}: IQM {stats.bootstrap(last)}{_standard_error(last)}",
     ]
+
+
+def online_notes(config: EvalConfig) -> list[str]:
+    """How an evaluation goes on online, if it does."""
+    if config.protocol != "finetune":
+        return []
+    offline = counted(config.finetune.rounds, "adaptation round")
+    notes = [f"{offline} offline, then online: {config.finetune.schedule}"]
+    if config.shots[-1] < config.finetune.burn_in:
+        notes.append(f"NO GRADIENT STEP WAS TAKEN ONLINE: there were {config.shots[-1]} of them")
+    return notes
+
+
+def episodes_note(config: EvalConfig) -> str:
+    """What a return is of."""
+    actions = "deterministic" if config.deterministic else "sampled"
+    episodes = counted(config.episodes, "episode")
+    return f"{episodes} per seed and task, seed {config.episode_seed}, {actions} actions"
 
 
 def _standard_error(returns: Float64[np.ndarray, "seed task episode"]) -> str:

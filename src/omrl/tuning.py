@@ -9,6 +9,7 @@ something else in nearly every number, so that both are here by name (`protocol.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -101,8 +102,18 @@ class FinetuneConfig:
             kept = f"the last {self.buffer_size:,} transitions of {kept}"
         return (
             f"{steps} per trajectory from the {_ordinal(max(self.burn_in, 1))} on, on batches of "
-            f"{self.batch_size} from {kept}"
+            f"{self.batch_size} from {kept}{''.join(self._unusual())}"
         )
+
+    def _unusual(self) -> Iterator[str]:
+        """What makes another method of it."""
+        if self.parameters == "generated":
+            yield "; of generated weights these alone move"
+        if self.advantage_head:
+            yield "; with the advantage head's term"
+        for name, rate in (("value", self.value_lr), ("policy", self.policy_lr)):
+            if rate is not None:
+                yield f"; rate of the {name} {rate:g}"
 
 
 DEFAULT = FinetuneConfig()

@@ -18,6 +18,9 @@ from omrl.protocol import EXPLORE, EvalConfig, exploring, finetuning
 from omrl.ranges import Count, Natural
 from omrl.studies.plan import ROUNDS, StudyName
 
+OWN_SETTINGS = ("finetune", "explore")
+"""Protocols with options of their own, `--finetune.burn-in`."""
+
 if TYPE_CHECKING:
     from omrl.evaluate import How
     from omrl.metatrain import Trained
@@ -75,6 +78,7 @@ class EvaluateOptions:
 
 def main(arguments: Sequence[str], command: str) -> None:
     options = parse_for_run(EvaluateOptions, "evaluate", arguments, _settings(arguments))
+    _check_protocol(options, arguments)
     if options.diagnose is not None:
         _diagnose(options)
     elif options.checkpoints != "last":
@@ -83,6 +87,23 @@ def main(arguments: Sequence[str], command: str) -> None:
         _evaluate(options)
     else:
         _study(options)
+
+
+def _check_protocol(options: EvaluateOptions, arguments: Sequence[str]) -> None:
+    """`InputError` for settings that the protocol does not read."""
+    protocol = options.config.protocol
+    of = options.settings.partition("-")[0]
+    if of and of != protocol:
+        raise InputError(
+            f"settings: {options.settings} is of protocol {of}, and --protocol is {protocol}; "
+            "leave one of the two out"
+        )
+    for option in _values(arguments):
+        group, dot, _ = option.removeprefix("--").partition(".")
+        if dot and group in OWN_SETTINGS and group != protocol:
+            raise InputError(
+                f"{option}: protocol {protocol} does not read it; name its own: --protocol {group}"
+            )
 
 
 def _evaluate(options: EvaluateOptions) -> None:
@@ -229,7 +250,7 @@ def _settings(arguments: Sequence[str]) -> Callable[[EvalConfig], EvalConfig]:
         protocol, chosen = named.get("--protocol"), named.get("--settings")
         if "--diagnose" in named:
             protocol = protocol or "explore"
-        if protocol in ("finetune", "explore") and own.protocol != protocol:
+        if protocol in OWN_SETTINGS and own.protocol != protocol:
             chosen = chosen or f"{protocol}-paper"
         if not chosen:
             return own
