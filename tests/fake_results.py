@@ -37,6 +37,7 @@ def make_result(*, step: int = 1000, seeds: int = 2, **config: Any) -> EvalResul
             seeds=tuple(range(seeds)),
             dataset="data/cheetah-vel",
             dataset_hash="cd" * 32,
+            run_hash="ef" * 32,
         ),
         task_indices=np.array(TASKS),
         task_parameters=TARGETS,

@@ -42,7 +42,7 @@ def make_study(
         fields = vars(evaluation.config)
         found.append(make_result(step=step, seeds=seeds, **fields))
     source = found[0].provenance
-    record = Record(FORMAT, run, step, source.seeds, source.spec_hash, study)
+    record = Record(FORMAT, run, step, source.seeds, source.spec_hash, source.run_hash, study)
     return StudyResult(record, tuple(found))
 
 

@@ -137,6 +137,50 @@ def test_an_evaluation_that_was_lost_is_made_again(
     np.testing.assert_array_equal(returns(cache)["bc"], returns(done)["bc"])
 
 
+def test_an_evaluation_of_another_run_is_not_believed(
+    capsys, monkeypatch, done, cheetah_data, tmp_path
+):
+    forbid_training(monkeypatch)
+    cache = shutil.copytree(done, tmp_path / "cache")
+    (other,), (run,) = cache.glob("runs/macaw-*"), cache.glob("runs/bc-*")
+    file = run / "eval" / "step-00000003.npz"
+    shutil.copy(other / "eval" / file.name, file)
+    arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--out", str(cache), "--only", "BC"]
+    assert main([*arguments, "--data", str(cheetah_data), "--device", "cpu"]) == 2
+    assert "step-00000003.npz: is no evaluation of this run" in capsys.readouterr().err
+    file.unlink()  # as it says
+    reproduce(capsys, cheetah_data, cache, "--only", "BC")
+    np.testing.assert_array_equal(returns(cache)["bc"], returns(done)["bc"])
+    assert list(returns(cache)) == ["bc"]  # and nothing of rows that the table lacks
+
+
+def test_results_of_something_else_are_not_replaced(
+    capsys, monkeypatch, done, cheetah_data, tmp_path
+):
+    forbid_training(monkeypatch)
+    out = shutil.copytree(done, tmp_path / "out")
+    found = json.loads((out / "results.json").read_text())
+    arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--out", str(out), "--device", "cpu"]
+    arguments += ["--data", str(cheetah_data)]
+
+    def refused() -> str:
+        assert main(arguments) == 2
+        return capsys.readouterr().err
+
+    (out / "results.json").write_text(json.dumps(found | {"experiment": "another"}))
+    assert "out: has results of another, scale smoke, 2 seeds; give another" in refused()
+    (out / "results.json").write_text("[]")
+    assert "results.json: not the results of an experiment; remove it" in refused()
+    (out / "results.json").unlink()
+    (out / "table.md").unlink()
+    (out / "table.md").mkdir()
+    assert "table.md: is a folder, where a file is to be" in refused()
+    (out / "table.md").rmdir()
+    (run,) = out.glob("runs/bc-*")
+    (run / "versions.json").unlink()  # which may be, as its own error says
+    reproduce(capsys, cheetah_data, out)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("preset", "step"), [("macaw-cheetah-vel", 0), ("bc-cheetah-vel", 2)])
 def test_a_killed_study_goes_on_where_it_was(

@@ -176,8 +176,9 @@ def test_tasks_of_several_parameters_have_no_place_on_a_line():
         ("distribution", {}, {"points": ("8",)}, "choose among its tasks by --tasks"),
         ("steps", {}, {"more_data": ("x",)}, "only context-quality compares datasets, not steps"),
         ("context-size", {}, {"points": ("0",)}, "'0' is no size; give 64 or 2-trajectories"),
-        ("context-size", {}, {"points": ("8", "8")}, "one is there twice"),
-        ("context-quality", {}, {"points": ("all", "all")}, "one is there twice"),
+        ("context-size", {}, {"points": ("8", "8")}, "points: 8-transitions is there twice"),
+        ("context-quality", {}, {"points": ("all", "all")}, "all is there twice"),
+        ("context-quality", {}, {"more_data": ("d", "d")}, "d is there twice"),
         ("context-quality", {}, {"points": ("best",)}, "points: no slice 'best'"),
         ("distribution", {"tasks": (7, 15)}, {}, "all of its 2 tasks are training tasks"),
         ("distribution", {"tasks": (2,)}, {}, "all of its 1 tasks are test tasks"),
@@ -327,6 +328,19 @@ def test_results_of_other_data_are_not_gone_on_with(trained, config, tmp_path, c
     (copy / "manifest.json").write_text(json.dumps(manifest | {"command": "another"}))
     with pytest.raises(InputError, match="its contexts are of data with hash"):
         run.run_study(trained, "context-size", config, points=("8",), out=out, data=copy)
+
+
+def test_results_of_another_run_are_not_gone_on_with(trained, config, tmp_path):
+    out = tmp_path / "study"
+    run.run_study(trained, "context-size", config, points=("8",), out=out)
+    other = replace(trained.record.run, discount=0.5)
+    other = replace(trained, record=replace(trained.record, run=other), source="elsewhere")
+    with pytest.raises(InputError, match=r"holds another study \(run_hash: .* is not"):
+        run.run_study(other, "context-size", config, points=("8",), out=out)
+    own = json.loads((out / "study.json").read_text())
+    (out / "study.json").write_text(json.dumps(own | {"run_hash": other.record.hash}))
+    with pytest.raises(InputError, match=r"00.npz: its run_hash is not that of"):
+        run.run_study(other, "context-size", config, points=("8",), out=out)
 
 
 def test_what_cannot_be_evaluated_leaves_no_folder(trained, config, tmp_path):

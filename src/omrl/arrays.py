@@ -24,7 +24,9 @@ def reading(path: Path | str, fix: str) -> Iterator[None]:
         # Where the system cannot open the file, it names it.
         if isinstance(error, OSError) and error.filename is not None:
             raise InputError(f"cannot read {system_error(error)}") from error
-        raise InputError(f"{path}: damaged ({reason(error)}); {fix}") from error
+        # Whatever is no numpy file may be a pickle to numpy, which then says how to load it.
+        said = "no file of numpy's" if "pickle" in str(error) else reason(error)
+        raise InputError(f"{path}: damaged ({said}); {fix}") from error
 
 
 def read_npz(path: Path, fix: str) -> dict[str, np.ndarray]:

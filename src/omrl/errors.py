@@ -64,7 +64,9 @@ def system_error(error: OSError) -> str:
 def out_of_memory(error: Exception) -> str | None:
     """What to do where `error` says that host or device memory has run out; None for another."""
     # JAX is slow to import and need not have been.
-    from_device = type(error).__name__ == "JaxRuntimeError" and "RESOURCE_EXHAUSTED" in str(error)
+    from_device = type(error).__name__ == "JaxRuntimeError" and any(
+        words in str(error) for words in ("RESOURCE_EXHAUSTED", "Out of memory")
+    )
     if not (from_device or isinstance(error, MemoryError)):
         return None
     return (

@@ -51,6 +51,7 @@ def evaluate(
     *,
     num_threads: int | None = None,
     how: How = AS_FITS,
+    run_hash: str = "",
 ) -> EvalResult:
     """Returns of every seed on every task of `config`, before and after adaptation.
 
@@ -60,6 +61,7 @@ def evaluate(
             seeds are then 0, 1, ... and the baselines that are read from data are left out.
         num_threads: physics threads, by default one per core; results do not depend on it.
         how: of `finetune`, how it is carried out.
+        run_hash: of the run that the states are of, `RunRecord.hash`.
 
     Raises `InputError` where contexts, states and config do not belong together, `NonFiniteError`
     for an action that is not finite.
@@ -71,7 +73,7 @@ def evaluate(
         num_episodes=config.episodes,
     )
     _check(algorithm, states, env, contexts, config, labels)
-    provenance = provenance_of(algorithm, states, env, contexts, labels)
+    provenance = provenance_of(algorithm, states, env, contexts, labels, run_hash)
     discount = contexts.discount if contexts else 1.0
     setting = Setting(algorithm, states, env, config, discount, num_threads or available_cpus())
     outcome = _outcome(setting, contexts, labels, how, provenance)
@@ -132,7 +134,12 @@ def _measured(setting: Setting, adapted: Any, labels: Labels) -> Outcome:
 
 
 def provenance_of(
-    algorithm: Algorithm, states: Any, env: TaskEnv, contexts: Contexts | None, labels: Labels
+    algorithm: Algorithm,
+    states: Any,
+    env: TaskEnv,
+    contexts: Contexts | None,
+    labels: Labels,
+    run_hash: str,
 ) -> Provenance:
     """Where numbers of these states on these tasks come from."""
     return Provenance(
@@ -145,6 +152,7 @@ def provenance_of(
         seeds=labels.seeds,
         dataset=contexts.dataset if contexts else "",
         dataset_hash=contexts.dataset_hash if contexts else "",
+        run_hash=run_hash,
     )
 
 

@@ -116,6 +116,14 @@ def check_tuning(
             f"{least} or more, or 0 for all"
         )
 
+    most = context_size + config.shots[-1] * env.spec.horizon
+    capacity = min(settings.buffer_size or most, most)
+    if settings.sampling == "without_replacement" and settings.batch_size > capacity:
+        raise InputError(
+            f"finetune.batch_size: {settings.batch_size} transitions without replacement, and the "
+            f"buffer never holds more than {capacity}; take fewer, or --finetune.sampling iid"
+        )
+
     def one_step(state: Any, batch: Batch, key: Key) -> Any:
         tuning = tunable.begin_tuning(state, algorithm.begin(state, key), key)
         if settings.together:

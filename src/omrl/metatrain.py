@@ -296,7 +296,9 @@ def _evaluator(
     algorithm = build(config, record.spec, shots=config.eval.rounds)
 
     def evaluate_states(states: Any, step: int) -> dict[str, float]:
-        result = evaluate(algorithm, states, problem.env, contexts, config.eval)
+        result = evaluate(
+            algorithm, states, problem.env, contexts, config.eval, run_hash=record.hash
+        )
         result.save(run.path / "eval" / f"step-{step:08d}.npz")
         return {
             result.shot_name(shot): float(result.shot(shot).mean()) for shot in config.eval.shots
@@ -395,7 +397,8 @@ def evaluate_trained(
         contexts = without_data(env, config, seeds=seeds, discount=discount)
     else:
         contexts = draw_contexts(dataset, env, config, seeds=seeds, discount=discount)
-    return evaluate(trained.algorithm, trained.states, env, contexts, config, how=how)
+    states, run_hash = trained.states, record.hash
+    return evaluate(trained.algorithm, states, env, contexts, config, how=how, run_hash=run_hash)
 
 
 def tasks_of(

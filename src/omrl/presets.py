@@ -14,6 +14,7 @@ from omrl.algos.meta_bc import MetaBcConfig
 from omrl.algos.mt_awr import MtAwrConfig
 from omrl.algos.pearl_config import PearlConfig
 from omrl.algos.registry import AlgoConfig
+from omrl.config import json_hash, to_json
 from omrl.data.sample import BatchSpec
 from omrl.data.slice import check_name
 from omrl.errors import InputError, nearest
@@ -69,6 +70,11 @@ class RunRecord:
     """Folder of the dataset that is mixed in, as given; empty: none."""
     encoder_data: str = ""
     """Folder of the dataset of the encoder buffer, as given; empty: `data`."""
+
+    @property
+    def hash(self) -> str:
+        """Of all that decides what is learned: the settings, and what is trained on."""
+        return json_hash([to_json(self.run), self.data_hash])
 
 
 @dataclass(frozen=True)

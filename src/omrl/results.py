@@ -49,6 +49,9 @@ class Provenance:
     dataset: str
     """Folder that contexts, behaviour and oracle returns were read from; empty: none."""
     dataset_hash: str
+    run_hash: str = ""
+    """Of all settings of the run and of what it was trained on, `RunRecord.hash`; empty: states of
+    no run, or a result from before there was one."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +211,12 @@ def read_arrays(
 
 
 def _as_now(fields: Any) -> None:
-    """Completes the config of a result from before `finetune` or `explore`, whose settings no other
-    protocol reads."""
-    config = fields.get("config") if isinstance(fields, dict) else None
+    """Completes a result from before there was a run hash, or before `finetune` or `explore`, whose
+    settings no other protocol reads."""
+    parts = fields if isinstance(fields, dict) else {}
+    config, provenance = parts.get("config"), parts.get("provenance")
+    if isinstance(provenance, dict):
+        provenance.setdefault("run_hash", "")
     later = {"finetune": FinetuneConfig(), "explore": ExploreConfig()}
     for name, default in later.items():
         if isinstance(config, dict) and config.get("protocol") != name:
@@ -285,8 +291,9 @@ def online_notes(config: EvalConfig) -> list[str]:
         return []
     offline = counted(config.finetune.rounds, "adaptation round")
     notes = [f"{offline} offline, then online: {config.finetune.schedule}"]
-    if config.shots[-1] < config.finetune.burn_in:
-        notes.append(f"NO GRADIENT STEP WAS TAKEN ONLINE: there were {config.shots[-1]} of them")
+    settings = config.finetune
+    if config.shots[-1] < settings.burn_in or not (settings.value_steps or settings.policy_steps):
+        notes.append(f"NO GRADIENT STEP WAS TAKEN ONLINE in {config.shots[-1]} trajectories")
     return notes
 
 

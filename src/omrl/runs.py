@@ -8,13 +8,15 @@ log.jsonl, events.out.*, checkpoints/, eval/, report.html: written by others
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -109,9 +111,26 @@ def open_run(path: Path) -> Run:
     return Run(path, read_json(file))
 
 
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Keeps other processes from training the run in `path` at the same time; `InputError` where
+    one does. The system lets go of it however this one ends."""
+    with (path / "config.json").open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{path}: another process trains it; wait until it has ended, then go on"
+            ) from None
+        yield
+
+
 def read_sessions(path: Path) -> list[dict[str, Json]]:
-    """The sessions of a run, on record in its `versions.json`. Raises `InputError`."""
+    """The sessions of a run, on record in its `versions.json`; none where it was deleted. Raises
+    `InputError`."""
     file = path / "versions.json"
+    if not file.exists():
+        return []
     fix = "it only records libraries and devices: delete it to go on"
     sessions = read_json(file, fix)
     is_list = isinstance(sessions, list) and len(sessions) > 0

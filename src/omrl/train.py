@@ -11,6 +11,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ from omrl.interrupt import Interrupt
 from omrl.logs import Averages, RunLog
 from omrl.progress import TrainProgress
 from omrl.ranges import INT32_MAX, Count, Natural, Size, check_ranges
-from omrl.runs import Run
+from omrl.runs import Run, claimed
 
 CHUNK_SECONDS = 1.5
 """Aim for the length of a chunk: a signal waits at most about this long."""
@@ -162,7 +163,8 @@ def train(
     )
     total = num_updates(algorithm)
     progress = TrainProgress(total, show=hosts.is_main() and not quiet)
-    with log, progress, Interrupt() as interrupt:
+    claim = claimed(run.path) if hosts.is_main() else nullcontext()
+    with claim, log, progress, Interrupt() as interrupt:
         trainer = _Trainer(
             run=run,
             config=config,

@@ -118,9 +118,9 @@ def _evaluate(options: EvaluateOptions) -> None:
     from omrl.results import print_table
 
     trained = _load(options)
-    out = _out(
-        options, f"{config.protocol}-{json_hash(to_json(config))[:8]}-{trained.step:08d}.npz"
-    )
+    # Contexts of other data are another evaluation, so another file.
+    of = to_json(config) if options.data is None else [to_json(config), str(options.data)]
+    out = _out(options, f"{config.protocol}-{json_hash(of)[:8]}-{trained.step:08d}.npz")
     result = metatrain.evaluate_trained(trained, options.data, config, _how(options, out))
     if out is not None:
         result.save(out)
@@ -150,6 +150,8 @@ def _reporter(options: EvaluateOptions) -> Callable[[str], None]:
 
 def _study(options: EvaluateOptions) -> None:
     assert options.study is not None
+    if options.tasks_at_once is not None:
+        raise InputError("tasks_at_once: belongs to protocol finetune, which a study does not use")
     out = _out(options, f"study-{options.study}")
     trained = _load(options)
     from omrl.studies.results import print_study

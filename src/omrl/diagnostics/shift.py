@@ -85,9 +85,10 @@ def diagnose_shift(
         _offline(dataset, setting, labels, repetition) for repetition in range(config.episodes + 1)
     ]
     measured = _measure(setting, labels, contexts)
+    of_run = trained.algorithm, trained.states, env, contexts[0], labels, trained.record.hash
     return ShiftResult(
         config=config,
-        provenance=provenance_of(trained.algorithm, trained.states, env, contexts[0], labels),
+        provenance=provenance_of(*of_run),
         task_indices=np.array(tasks, np.int64),
         task_parameters=env.tasks[list(tasks)],
         trained_on=np.isin(tasks, train_tasks),
@@ -127,9 +128,12 @@ def diagnose_checkpoints(
         if path is not None:
             result.save(path)
         found.append(result)
-    hashes = {result.provenance.dataset_hash for result in found}
-    if len(hashes) > 1:
-        raise InputError(f"{out}: holds a diagnosis with other data; replace it with --overwrite")
+    sources = [result.provenance for result in found]
+    if len({(source.dataset_hash, source.run_hash) for source in sources}) > 1:
+        raise InputError(
+            f"{out}: holds a diagnosis of another run or with other data; replace it with "
+            "--overwrite"
+        )
     return found
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from omrl import figures
-from omrl.config import differences, to_json
+from omrl.config import differences, read_json, to_json
+from omrl.errors import InputError
 from omrl.experiments.declare import Experiment, Scale
 from omrl.experiments.rows import Row, notes, table, to_object
 from omrl.figures import MethodPoint
@@ -21,13 +22,44 @@ from omrl.tables import markdown
 RUNS_HEADER = ["run", "preset", "seeds", "updates", "updates/s of each seed", "seconds", "folder"]
 
 
+FILES = ("table.md", "results.json", "page.html", "figure.png", "curves.png")
+
+
+def check_out(out: Path, experiment: Experiment, scale: Scale, *, seeds: int) -> None:
+    """Makes the folder `out` where there is none. `InputError` where it has results of another
+    experiment, scale or number of seeds, which ours would replace, or a file cannot be written."""
+    (out / "results").mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        if (out / name).is_dir():
+            raise InputError(f"{out / name}: is a folder, where a file is to be; remove it")
+    path = out / "results.json"
+    if not path.exists():
+        return
+    fix = "remove it, or give another folder with --out"
+    held = read_json(path, fix)
+    try:
+        rows = [len(row["seeds"]) for row in held["rows"]]
+        found = held["experiment"], held["scale"], *sorted(set(rows))
+    except (TypeError, KeyError):
+        raise InputError(f"{path}: not the results of an experiment; {fix}") from None
+    if found != (experiment.id, scale, seeds):
+        of_seeds = " and ".join(map(str, found[2:]))
+        raise InputError(
+            f"{out}: has results of {found[0]}, scale {found[1]}, {of_seeds} seeds; give another "
+            f"folder with --out (with --cache {out} it shares the runs)"
+        )
+
+
 def write(
     out: Path, experiment: Experiment, scale: Scale, rows: Sequence[Row], command: str
 ) -> dict[str, Any]:
     """Writes results/*.npz, table.md, results.json, figure.png and page.html into `out`, and
     curves.png where runs were evaluated while they trained. Returns what is in results.json."""
-    for row in rows:
-        row.outcome.result.save(out / "results" / f"{row.outcome.planned.slug}.npz")
+    raw = {out / "results" / f"{row.outcome.planned.slug}.npz": row.outcome.result for row in rows}
+    for stale in set((out / "results").glob("*.npz")) - raw.keys():
+        stale.unlink()  # of rows that this table lacks; the runs have them
+    for path, result in raw.items():
+        result.save(path)
     header, cells = table(experiment, rows)
     lines = notes(experiment, scale, rows)
     listed = "\n".join(f"* {line}" for line in lines)

@@ -46,11 +46,13 @@ def reproduce(
         quiet: no progress of the trainings.
 
     Raises:
-        InputError: data that does not fit a run, told before any is trained.
+        InputError: data that does not fit a run, or a folder that cannot take the results or has
+            those of something else; told before any is trained.
         Stopped: by SIGTERM or SIGINT; the same call goes on.
     """
     shop = Workshop(data, (cache or out) / "runs", devices, command, say, quiet)
     problems = [stages.check(shop, each) for each in planned]
+    page.check_out(out, experiment, scale, seeds=planned[0].config.train.seeds)
     outcomes = [
         stages.carry_out(shop, each, problem)
         for each, problem in zip(planned, problems, strict=True)

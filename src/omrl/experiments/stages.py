@@ -142,7 +142,15 @@ def _evaluate(shop: Workshop, planned: Planned, folder: Path, updates: int) -> E
         how = How(unfinished=unfinished(path), report=shop.say)
         metatrain.evaluate_trained(trained, shop.data, config, how).save(path)
         unfinished(path).unlink(missing_ok=True)
-    return EvalResult.load(path)
+    result = EvalResult.load(path)
+    wanted = (metatrain.read_record(open_run(folder)).hash, updates, config)
+    source = result.provenance
+    if (source.run_hash, source.step, result.config) != wanted:
+        raise InputError(
+            f"{path}: is no evaluation of this run after {updates:,} updates; delete it and repeat "
+            "the command"
+        )
+    return result
 
 
 def _clear_stillborn(folder: Path) -> None:

@@ -239,6 +239,7 @@ def _context_quality(
             _check_slice(name)
     else:
         parts = _parts(config, facts, left_out)
+    _check_distinct(more_data)
     parts += [("other data", data, "all") for data in more_data]
     last = config.shots[-1]
     evaluations, points = [_without_context(config)], [_before()]
@@ -302,8 +303,10 @@ def _check_slice(name: str) -> None:
 
 
 def _check_distinct(points: Sequence[object]) -> None:
-    if len(set(points)) < len(points):
-        raise InputError("points: one is there twice; leave it out")
+    for point in points:
+        if points.count(point) > 1:
+            shown = "-".join(map(str, point)) if isinstance(point, tuple) else point
+            raise InputError(f"points: {shown} is there twice; leave one out")
 
 
 def _distribution(config: EvalConfig, facts: Facts) -> Study:

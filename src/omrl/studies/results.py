@@ -56,6 +56,8 @@ class Record:
     seeds: tuple[int, ...]
     spec_hash: str
     """Of the environment."""
+    run_hash: str
+    """Of the settings and data of the run, so that no other one's results are taken for its own."""
     study: Study
 
 
@@ -209,6 +211,7 @@ def read_result(folder: Path, record: Record, number: int) -> EvalResult:
         "step": (source.step, record.step),
         "seeds": (source.seeds, record.seeds),
         "spec_hash": (source.spec_hash, record.spec_hash),
+        "run_hash": (source.run_hash, record.run_hash),
     }
     for name, (has, needs) in found.items():
         if has != needs:

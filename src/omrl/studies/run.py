@@ -62,6 +62,7 @@ def run_study(
         step=trained.step,
         seeds=tuple(trained.seeds),
         spec_hash=env.spec.hash,
+        run_hash=trained.record.hash,
         study=study,
     )
     folder = None if out is None else Path(out)
