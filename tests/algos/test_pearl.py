@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bandits
-from omrl.algos import pearl_learner
+from omrl.algos import latent_context, pearl_learner
 from omrl.algos.pearl import Pearl, PearlState
 from omrl.algos.pearl_config import PearlConfig
 from omrl.algos.pearl_learner import Improvement
@@ -55,7 +55,7 @@ def two_steps(key: jax.Array) -> Batch:
 
 def z_of_tasks(state: PearlState, batch: Batch) -> jax.Array:
     """Posterior means."""
-    return pearl_learner.infer(state.learner.evaluation.encoder, batch, jnp.zeros((2, 1))).z
+    return latent_context.infer(state.learner.evaluation.encoder, batch, jnp.zeros((2, 1))).z
 
 
 # --- Problems with known answers ---
@@ -71,7 +71,7 @@ def test_the_context_tells_two_opposite_tasks_apart():
     z = z_of_tasks(last, context)
     learner, some = last.learner, jnp.linspace(-0.6, 0.6, 5)
     action = jnp.broadcast_to(some[None, :, None], (2, 5, 1))
-    q = pearl_learner.action_values(learner.evaluation.critics, jnp.ones((2, 5, 1)), action, z)
+    q = latent_context.action_values(learner.evaluation.critics, jnp.ones((2, 5, 1)), action, z)
     for index, sign in enumerate(bandits.SIGNS):
         for critic in range(2):
             np.testing.assert_allclose(q[index, :, critic], 5 * sign * some, atol=0.4)
@@ -180,7 +180,7 @@ def test_a_constant_z_leaves_the_encoder_alone_and_the_kl_counts_by_its_weight()
 
     def encoder_after(config: PearlConfig, *, constant: bool) -> Any:
         def infer(encoder: Any) -> Any:
-            inferred = pearl_learner.infer(encoder, batch, noise[0])
+            inferred = latent_context.infer(encoder, batch, noise[0])
             z = jax.lax.stop_gradient(inferred.z) if constant else inferred.z
             return inferred._replace(z=z)
 
@@ -276,14 +276,12 @@ def test_actions_are_of_the_policy_that_is_told_z(made):
     task = algorithm.begin(state, KEY)
     obs = jnp.array([0.3, -0.8, 1.1])
     scaled = (obs - jnp.array(SPEC.obs_mean)) / jnp.array(SPEC.obs_std)
-    mean, log_std = pearl_learner.distribution(task.policy, scaled, task.policy.shift(task.z))
+    mean, log_std = latent_context.distribution(task.policy, scaled, task.policy.shift(task.z))
     np.testing.assert_allclose(algorithm.act(state, task, obs, KEY, True), jnp.tanh(mean))
     drawn = algorithm.act(state, task, obs, KEY, False)
     np.testing.assert_allclose(drawn, sample_squashed(KEY, mean, log_std)[0])
     noise = jax.random.normal(KEY, (1, 1, 2))
-    acted = pearl_learner.act(
-        algorithm.config, task.policy, scaled[None, None], task.z[None], noise
-    )
+    acted = latent_context.act(task.policy, scaled[None, None], task.z[None], noise)
     np.testing.assert_allclose(acted.action[0, 0], squash(noise[0, 0], mean, log_std)[0], rtol=1e-6)
 
 
@@ -333,7 +331,7 @@ def test_value_and_policy_learn_from_the_new_qs():
     config = make_pearl(initial="uniform", critic_lr=0.5).config
     before, batch = make_pearl(initial="uniform").init(KEY).learner, make_batch(KEY, 3, 8)
     noise = jax.random.normal(KEY, (3, 8, 2))
-    infer = partial(pearl_learner.infer, context=batch, noise=jax.random.normal(KEY, (3, 2)))
+    infer = partial(latent_context.infer, context=batch, noise=jax.random.normal(KEY, (3, 2)))
 
     @quick_jit
     def both() -> Any:
@@ -347,7 +345,7 @@ def test_value_and_policy_learn_from_the_new_qs():
             return jnp.mean(losses["value_loss"]) + jnp.mean(losses["policy_loss"])
 
         grads = jax.grad(loss)(before.improvement)
-        return after.improvement_opt, pearl_learner.ADAM.update(grads, before.improvement_opt)[1]
+        return after.improvement_opt, latent_context.ADAM.update(grads, before.improvement_opt)[1]
 
     opt, expected = both()
     assert_close(opt, expected, rtol=1e-5)

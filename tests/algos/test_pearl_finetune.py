@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bandits
-from omrl.algos import pearl_learner
+from omrl.algos import latent_context, pearl_learner
 from omrl.algos.pearl_finetune import PearlTuning
 from omrl.tuning import FinetuneConfig
 from quick import quick_jit
@@ -81,7 +81,7 @@ def test_a_step_is_that_of_training_on_one_task_at_the_known_z():
 
     def infer(_: Any) -> Any:
         evidence = jax.tree.map(lambda leaf: leaf[None], task.evidence)
-        return pearl_learner.Inferred(evidence, task.z[None], jnp.zeros(1))
+        return latent_context.Inferred(evidence, task.z[None], jnp.zeros(1))
 
     step = quick_jit(partial(pearl_learner.step, algorithm.config, infer=infer))
     expected, _, _ = step(state.learner, one, noise=noise)
@@ -95,7 +95,7 @@ def test_z_of_every_batch_anew_and_an_encoder_that_learns_or_does_not(tune_encod
     assert all(moved(task.z, after.z))
     batch = jax.tree.map(lambda leaf: leaf[None], make_batch(jax.random.PRNGKey(1), 8))
     encoder = before.learner.evaluation.encoder
-    expected = pearl_learner.infer(encoder, batch, jnp.zeros((1, 2)))
+    expected = latent_context.infer(encoder, batch, jnp.zeros((1, 2)))
     np.testing.assert_allclose(after.z, expected.z[0], rtol=1e-5)
     assert set(moved(encoder, after.learner.evaluation.encoder)) == {learns}
 

@@ -10,23 +10,32 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from golden_file import GoldenFile, Group
+from latent_format import (
+    QUICK_COMPILE,
+    Arrays,
+    group,
+    read_batches,
+    read_critics,
+    read_layers,
+    read_policy,
+    under,
+    write_critics,
+    write_layers,
+    write_policy,
+)
 
-from omrl.algos import pearl_learner
+from omrl.algos import latent_context, pearl_learner
 from omrl.algos.pearl_config import PearlConfig
 from omrl.algos.pearl_learner import Evaluation, Improvement, Learner
 from omrl.nets.encoder import Encoder
 from omrl.nets.latent_mlp import LatentMlp, every_sample
-from omrl.nets.mlp import Dense
 from omrl.ops import latent
 from omrl.ops.gaussian import clipped_tanh_log_slope, reparametrized, squash
 from omrl.ops.sac import polyak
 from omrl.types import Batch
 
-Arrays = dict[str, Any]
-
 CONFIG = PearlConfig(log_prob="clipped")
 """The reference code's settings; sizes are those of the networks."""
-QUICK_COMPILE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 
 _INPUT = re.compile(r"meta/.*|tanh/(mean|log_std|eps)|param/.*|(multi/)?(batch|eps)\d*/.*")
 _SOFT_UPDATE = "target_vf_after_one_soft_update_with_unchanged_vf"
@@ -41,123 +50,33 @@ def groups(file: GoldenFile) -> Iterator[Group]:
     learner = read_learner(file)
     batch, context = read_batches(file, "batch/")
     noise = read_noise(file, "eps/", batch)
-    yield _group("tanh/", _tanh(file))
-    yield _group("out/", _outputs(learner, batch, context, *noise))
+    yield group("tanh/", _tanh(file))
+    yield group("out/", _outputs(learner, batch, context, *noise))
     for name, arrays in _gradients(learner, batch, context, *noise).items():
-        yield _group(f"grad/{name}/", arrays)
+        yield group(f"grad/{name}/", arrays)
     target = polyak(learner.target_value, learner.improvement.value, CONFIG.target_rate)
-    yield _group(f"{_SOFT_UPDATE}/", write_layers(target.layers))
-    yield _group("multi/", _multi(file, learner))
-
-
-def _group(prefix: str, arrays: Arrays) -> Group:
-    return Group(prefix.rstrip("/"), prefix, _under(prefix, arrays))
-
-
-def _under(prefix: str, arrays: Arrays) -> Arrays:
-    return {prefix + name: array for name, array in arrays.items()}
+    yield group(f"{_SOFT_UPDATE}/", write_layers(target.layers))
+    yield group("multi/", _multi(file, learner))
 
 
 # --- Layouts of the file as ours, and back ---
 
 
 def read_learner(file: GoldenFile) -> Learner:
-    critics = [LatentMlp(read_layers(file, f"param/{name}/")) for name in ("qf1", "qf2")]
     value, target = (LatentMlp(read_layers(file, f"param/{n}/")) for n in ("vf", "target_vf"))
-    *hidden, mean = read_layers(file, "param/policy/")
-    log_std = _read_layer(file, "param/policy/last_fc_log_std")
-    last = Dense(jnp.concatenate([mean.affine, log_std.affine], axis=1))
+    encoder = Encoder(read_layers(file, "param/encoder/"), next_obs=False)
     return pearl_learner.start(
-        Evaluation(
-            Encoder(read_layers(file, "param/encoder/"), next_obs=False),
-            jax.tree.map(lambda *leaves: jnp.stack(leaves), *critics),
-        ),
-        Improvement(value, LatentMlp((*hidden, last))),
-        target,
+        Evaluation(encoder, read_critics(file)), Improvement(value, read_policy(file)), target
     )
-
-
-def read_layers(file: GoldenFile, prefix: str) -> tuple[Dense, ...]:
-    names = sorted(
-        {name.split(".")[0] for name in file.folders(prefix) if name.startswith("fc")},
-        key=lambda name: int(name[2:]),
-    )
-    return tuple(_read_layer(file, prefix + name) for name in (*names, "last_fc"))
-
-
-def _read_layer(file: GoldenFile, name: str) -> Dense:
-    return Dense.of(jnp.asarray(file[f"{name}.weight"].T), jnp.asarray(file[f"{name}.bias"]))
-
-
-def write_layers(layers: tuple[Dense, ...]) -> Arrays:
-    names = [*(f"fc{number}" for number in range(len(layers) - 1)), "last_fc"]
-    return {
-        f"{name}.{leaf}": array
-        for name, layer in zip(names, layers, strict=True)
-        for leaf, array in (("weight", layer.weight.T), ("bias", layer.bias))
-    }
 
 
 def write_evaluation(nets: Evaluation) -> Arrays:
-    encoder = _under("encoder/", write_layers(nets.encoder.layers))
+    encoder = under("encoder/", write_layers(nets.encoder.layers))
     return encoder | write_critics(nets.critics)
 
 
-def write_critics(critics: LatentMlp) -> Arrays:
-    arrays: Arrays = {}
-    for number in range(pearl_learner.NUM_CRITICS):
-        layers = jax.tree.map(lambda leaf, number=number: leaf[number], critics.layers)
-        arrays |= _under(f"qf{number + 1}/", write_layers(layers))
-    return arrays
-
-
 def write_improvement(nets: Improvement) -> Arrays:
-    *hidden, last = nets.policy.layers
-    act_dim = last.affine.shape[1] // 2
-    mean, log_std = Dense(last.affine[:, :act_dim]), Dense(last.affine[:, act_dim:])
-    return (
-        _under("vf/", write_layers(nets.value.layers))
-        | _under("policy/", write_layers((*hidden, mean)))
-        | {
-            "policy/last_fc_log_std.weight": log_std.weight.T,
-            "policy/last_fc_log_std.bias": log_std.bias,
-        }
-    )
-
-
-def read_batches(file: GoldenFile, prefix: str) -> tuple[Batch, Batch]:
-    """The reinforcement-learning batch and the context, leaves [task, sample, ...]."""
-    read = {name: jnp.asarray(file[prefix + name]) for name in file.folders(prefix)}
-    obs_dim, act_dim = (read[name].shape[-1] for name in ("observations", "actions"))
-    seen = read["context"]
-    return (
-        _batch(
-            read["observations"],
-            read["actions"],
-            read["rewards"],
-            read["next_observations"],
-            read["terminals"],
-        ),
-        _batch(
-            seen[..., :obs_dim],
-            seen[..., obs_dim : obs_dim + act_dim],
-            seen[..., obs_dim + act_dim :],
-        ),
-    )
-
-
-def _batch(obs: Any, action: Any, reward: Any, next_obs: Any = None, ends: Any = None) -> Batch:
-    none = jnp.zeros_like(reward[..., 0])
-    return Batch(
-        obs=obs,
-        action=action,
-        reward=reward[..., 0],
-        next_obs=jnp.zeros_like(obs) if next_obs is None else next_obs,
-        terminated=none > 0 if ends is None else ends[..., 0] > 0,
-        mc_return=none,
-        terminal_obs=obs,
-        terminal_discount=none,
-    )
+    return under("vf/", write_layers(nets.value.layers)) | write_policy(nets.policy)
 
 
 def read_noise(file: GoldenFile, prefix: str, batch: Batch) -> tuple[Any, Any]:
@@ -192,12 +111,12 @@ def _outputs(
 ) -> Arrays:
     """Every array [task * sample, ...], as the file has it."""
     (encoder, critics), (value, policy) = learner.evaluation, learner.improvement
-    inferred = pearl_learner.infer(encoder, context, z_noise)
+    inferred = latent_context.infer(encoder, context, z_noise)
     z, num_samples = inferred.z, batch.reward.shape[1]
     mean, variance = latent.posterior(inferred.evidence)
-    acted = pearl_learner.act(CONFIG, policy, batch.obs, z, action_noise)
-    predicted = pearl_learner.action_values(critics, batch.obs, batch.action, z)
-    new = jnp.min(pearl_learner.action_values(critics, batch.obs, acted.action, z), axis=-1)
+    acted = latent_context.act(policy, batch.obs, z, action_noise, clipped_tanh_log_slope)
+    predicted = latent_context.action_values(critics, batch.obs, batch.action, z)
+    new = jnp.min(latent_context.action_values(critics, batch.obs, acted.action, z), axis=-1)
     losses = pearl_learner.improvement_losses(
         CONFIG, learner.improvement, critics, batch, z, action_noise
     )
@@ -243,15 +162,15 @@ def _gradients(
     evaluation, improvement = learner.evaluation, learner.improvement
 
     def kl_loss(nets: Evaluation) -> Any:
-        inferred = pearl_learner.infer(nets.encoder, context, z_noise)
+        inferred = latent_context.infer(nets.encoder, context, z_noise)
         return CONFIG.kl_weight * jnp.sum(inferred.kl)
 
     def qf_loss(nets: Evaluation) -> Any:
-        z = pearl_learner.infer(nets.encoder, context, z_noise).z
+        z = latent_context.infer(nets.encoder, context, z_noise).z
         losses = pearl_learner.q_loss(CONFIG, nets.critics, learner.target_value, batch, z)
         return jnp.mean(losses)
 
-    z = pearl_learner.infer(evaluation.encoder, context, z_noise).z
+    z = latent_context.infer(evaluation.encoder, context, z_noise).z
 
     def improvement_loss(name: str, nets: Improvement, critics: LatentMlp) -> Any:
         losses = pearl_learner.improvement_losses(CONFIG, nets, critics, batch, z, action_noise)
@@ -277,13 +196,13 @@ def _multi(file: GoldenFile, learner: Learner) -> Arrays:
         batch, context = read_batches(file, f"multi/batch{number}/")
         noise = read_noise(file, f"multi/eps{number}/", batch)
         learner, losses = _step(learner, batch, context, *noise)
-        arrays |= _under(f"step{number}/", losses)
+        arrays |= under(f"step{number}/", losses)
         written = (
             write_evaluation(learner.evaluation)
             | write_improvement(learner.improvement)
-            | _under("target_vf/", write_layers(learner.target_value.layers))
+            | under("target_vf/", write_layers(learner.target_value.layers))
         )
-        arrays |= _under(f"param_after_step{number}/", written)
+        arrays |= under(f"param_after_step{number}/", written)
     return arrays
 
 
@@ -291,7 +210,7 @@ def _multi(file: GoldenFile, learner: Learner) -> Arrays:
 def _step(
     learner: Learner, batch: Batch, context: Batch, z_noise: Any, action_noise: Any
 ) -> tuple[Learner, Arrays]:
-    infer = partial(pearl_learner.infer, context=context, noise=z_noise)
+    infer = partial(latent_context.infer, context=context, noise=z_noise)
     learner, inferred, metrics = pearl_learner.step(CONFIG, learner, batch, infer, action_noise)
     return learner, {
         "kl_loss": CONFIG.kl_weight * jnp.sum(inferred.kl),

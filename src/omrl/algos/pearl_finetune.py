@@ -19,9 +19,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from omrl.algos import pearl_learner
+from omrl.algos import latent_context, pearl_learner
+from omrl.algos.latent_algorithm import LatentTask
+from omrl.algos.latent_context import Inferred
 from omrl.algos.pearl_config import PearlConfig
-from omrl.algos.pearl_learner import Inferred, Learner, PearlTask, noise_of_task
+from omrl.algos.pearl_learner import Learner, noise_of_task
 from omrl.nets.encoder import Encoder
 from omrl.ops.latent import Evidence
 from omrl.types import Batch, Key
@@ -35,7 +37,7 @@ class PearlTuning(NamedTuple):
     z: Float[Array, " latent"]
 
 
-def begin_tuning(learner: Learner, task: PearlTask) -> PearlTuning:
+def begin_tuning(learner: Learner, task: LatentTask) -> PearlTuning:
     """All networks as they were meta-trained, the target of V too, but the task's own policy."""
     improvement = learner.improvement._replace(policy=task.policy)
     fresh = pearl_learner.start(learner.evaluation, improvement, learner.target_value)
@@ -56,13 +58,13 @@ def tune(config: PearlConfig, tuning: PearlTuning, batch: Batch, key: Key) -> Pe
     def inferred(encoder: Encoder) -> Inferred:
         fixed = encoder if config.tune_encoder == "learn" else jax.lax.stop_gradient(encoder)
         noise = jnp.zeros_like(z_noise) if config.adapted_z == "mean" else z_noise
-        return pearl_learner.infer(fixed, one_task, noise)
+        return latent_context.infer(fixed, one_task, noise)
 
     infer = known if config.tune_encoder == "keep" else inferred
     learner, told, _ = pearl_learner.step(config, tuning.learner, one_task, infer, action_noise)
     return PearlTuning(learner, *jax.tree.map(lambda leaf: leaf[0], (told.evidence, told.z)))
 
 
-def tuned(tuning: PearlTuning) -> PearlTask:
+def tuned(tuning: PearlTuning) -> LatentTask:
     """What `act` takes: the task with the policy as it is now."""
-    return PearlTask(tuning.evidence, tuning.z, tuning.learner.improvement.policy)
+    return LatentTask(tuning.evidence, tuning.z, tuning.learner.improvement.policy)

@@ -12,37 +12,38 @@ With y a constant, a ~ pi and z ~ q(z|c)
 encoder step first; V and policy then learn from the new Qs, at the same z. Means are over the
 transitions of all tasks.
 
-Here axes are [task, sample, feature], because whatever a network computes for all transitions has
-to be one product of matrices, see `nets.latent_mlp.over_samples`.
+Axes are [task, sample, feature], see `latent_context`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float
 
+from omrl.algos.latent_context import (
+    ADAM,
+    LAST_BOUND,
+    POLICY_LAST_BOUND,
+    Inferred,
+    PerSample,
+    PerTask,
+    Z,
+    act,
+    action_values,
+    init_critics,
+    outputs,
+)
 from omrl.algos.pearl_config import PearlConfig
-from omrl.algos.sac import LOG_STD_RANGE
 from omrl.nets.encoder import Encoder
-from omrl.nets.latent_mlp import LatentMlp, every_sample, over_samples
-from omrl.ops import latent
+from omrl.nets.latent_mlp import LatentMlp, over_samples
 from omrl.ops.descent import move
-from omrl.ops.gaussian import clipped_tanh_log_slope, squash, tanh_log_slope
-from omrl.ops.latent import Evidence
+from omrl.ops.gaussian import LogSlope, clipped_tanh_log_slope, tanh_log_slope
 from omrl.ops.sac import bellman_target, polyak, soft_value
 from omrl.types import Batch, Key, Metrics, Scalar, Spec
-
-ADAM: Any = optax.scale_by_adam()  # optax's types know arrays, not trees of our classes
-
-NUM_CRITICS = 2
-PerSample: TypeAlias = Float[Array, "task sample"]
-PerTask: TypeAlias = Float[Array, " task"]
-Z: TypeAlias = Float[Array, "task latent"]
 
 
 class Evaluation(NamedTuple):
@@ -69,34 +70,6 @@ class Learner(NamedTuple):
     improvement_opt: Any
 
 
-class Inferred(NamedTuple):
-    """What is known of z."""
-
-    evidence: Evidence
-    z: Z
-    kl: PerTask
-    """To the prior, in nats."""
-
-
-class PearlTask(NamedTuple):
-    """What is known of one task, the z that is acted with, and the policy that is told it."""
-
-    evidence: Evidence
-    z: Float[Array, " latent"]
-    policy: LatentMlp
-    """The meta-trained one, if it was not tuned to the task."""
-
-
-class Acted(NamedTuple):
-    """Actions of the policy and what they come from."""
-
-    action: Float[Array, "task sample act"]
-    log_prob: PerSample
-    mean: Float[Array, "task sample act"]
-    """Before tanh, as `log_std`."""
-    log_std: Float[Array, "task sample act"]
-
-
 def init(config: PearlConfig, spec: Spec, key: Key) -> Learner:
     """New networks. V's target starts as V."""
     small = config.initial == "small-outputs"
@@ -107,7 +80,7 @@ def init(config: PearlConfig, spec: Spec, key: Key) -> Learner:
         spec.act_dim,
         config.encoder_hidden,
         config.latent,
-        3e-3 if small else None,
+        LAST_BOUND if small else None,
         next_obs=config.next_obs_in_context,
     )
 
@@ -115,11 +88,15 @@ def init(config: PearlConfig, spec: Spec, key: Key) -> Learner:
         bound = last_bound if small else None
         return LatentMlp.init(key, in_dim, config.latent, config.hidden, out_dim, bound)
 
-    critics = jax.vmap(lambda k: make(k, spec.obs_dim + spec.act_dim, 1, 3e-3))(
-        jax.random.split(critic_key, NUM_CRITICS)
+    critics = init_critics(
+        critic_key,
+        spec.obs_dim + spec.act_dim,
+        config.latent,
+        config.hidden,
+        LAST_BOUND if small else None,
     )
-    value = make(value_key, spec.obs_dim, 1, 3e-3)
-    policy = make(policy_key, spec.obs_dim, 2 * spec.act_dim, 1e-3)
+    value = make(value_key, spec.obs_dim, 1, LAST_BOUND)
+    policy = make(policy_key, spec.obs_dim, 2 * spec.act_dim, POLICY_LAST_BOUND)
     return start(Evaluation(encoder, critics), Improvement(value, policy), value)
 
 
@@ -130,69 +107,15 @@ def start(evaluation: Evaluation, improvement: Improvement, target_value: Latent
     return Learner(evaluation, improvement, target_value, *opts)
 
 
-# --- What the networks say of every transition ---
-
-
-def evidence(encoder: Encoder, context: Batch) -> Evidence:
-    """The product of the factors of all transitions of each task, leaves [task, latent]."""
-    columns = (context.obs, context.action, context.reward, context.next_obs)
-    return jax.vmap(latent.product)(latent.factor(*over_samples(encoder, *columns)))
-
-
-def infer(encoder: Encoder, context: Batch, noise: Z) -> Inferred:
-    """z ~ q(z|c), differentiable in the encoder."""
-    product = evidence(encoder, context)
-    mean, variance = latent.posterior(product)
-    kl = jax.vmap(latent.kl_to_prior)(mean, variance)
-    return Inferred(product, latent.sample(mean, variance, noise), kl)
-
-
-def outputs(
-    net: LatentMlp, x: Float[Array, "task sample in"], z: Z
-) -> Float[Array, "task sample out"]:
-    return over_samples(net, x, every_sample(jax.vmap(net.shift)(z), x.shape[1]))
-
-
 def values(net: LatentMlp, obs: Float[Array, "task sample obs"], z: Z) -> PerSample:
     """V(s, z)."""
     return outputs(net, obs, z)[..., 0]
 
 
-def action_values(
-    critics: LatentMlp,
-    obs: Float[Array, "task sample obs"],
-    action: Float[Array, "task sample act"],
-    z: Z,
-) -> Float[Array, "task sample critic"]:
-    """Q_i(s, a, z). One network after the other: a batched product is slower on a CPU."""
-    x = jnp.concatenate([obs, action], axis=-1)
-    each = [jax.tree.map(lambda leaf, i=i: leaf[i], critics) for i in range(NUM_CRITICS)]
-    return jnp.concatenate([outputs(critic, x, z) for critic in each], axis=-1)
-
-
-def distribution(
-    policy: LatentMlp, obs: Float[Array, " obs"], shift: Float[Array, " hidden"]
-) -> tuple[Float[Array, " act"], Float[Array, " act"]]:
-    """(mean, log_std) of the Gaussian before tanh."""
-    mean, log_std = jnp.split(policy(obs, shift), 2)
-    return mean, jnp.clip(log_std, *LOG_STD_RANGE)
-
-
-def act(
-    config: PearlConfig,
-    policy: LatentMlp,
-    obs: Float[Array, "task sample obs"],
-    z: Z,
-    noise: Float[Array, "task sample act"],
-) -> Acted:
-    """One action of the policy for every observation, differentiable in the policy."""
-    log_slope = tanh_log_slope if config.log_prob == "exact" else clipped_tanh_log_slope
-
-    def one(obs: Array, shift: Array, noise: Array) -> Acted:
-        mean, log_std = distribution(policy, obs, shift)
-        return Acted(*squash(noise, mean, log_std, log_slope), mean, log_std)
-
-    return over_samples(one, obs, every_sample(jax.vmap(policy.shift)(z), obs.shape[1]), noise)
+LOG_SLOPES: Mapping[str, LogSlope] = {
+    "exact": tanh_log_slope,
+    "clipped": clipped_tanh_log_slope,
+}
 
 
 def noise_of_task(
@@ -238,7 +161,7 @@ def improvement_losses(
 ) -> Metrics:
     """L_V and L_policy of every task; their means are the losses."""
     value, policy = improvement
-    acted = act(config, policy, batch.obs, z, noise)
+    acted = act(policy, batch.obs, z, noise, LOG_SLOPES[config.log_prob])
     q = action_values(critics, batch.obs, acted.action, z)
     # Its gradient with respect to the action is a part of the policy's.
     soft = over_samples(lambda q, log_prob: soft_value(q, log_prob, 1.0), q, acted.log_prob)

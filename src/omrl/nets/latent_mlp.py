@@ -35,9 +35,11 @@ class LatentMlp(eqx.Module):
         hidden: tuple[int, ...],
         out_dim: int,
         last_bound: float | None,
+        hidden_bias: float = 0.1,
     ) -> LatentMlp:
-        """`last_bound`: see `init_layers`."""
-        return cls(init_layers(key, (in_dim + latent, *hidden, out_dim), last_bound))
+        """`last_bound` and `hidden_bias`: see `init_layers`."""
+        sizes = (in_dim + latent, *hidden, out_dim)
+        return cls(init_layers(key, sizes, last_bound, hidden_bias))
 
     def shift(self, z: Float[Array, " latent"]) -> Float[Array, " hidden"]:
         """z W_z + b of the first layer."""

@@ -53,13 +53,13 @@ def forward(layers: Sequence[Dense], x: Float[Array, " in"]) -> Float[Array, " o
 
 
 def init_layers(
-    key: Key, sizes: Sequence[int], last_bound: float | None = None
+    key: Key, sizes: Sequence[int], last_bound: float | None = None, hidden_bias: float = 0.1
 ) -> tuple[Dense, ...]:
     """The layers of a perceptron; `sizes` = (input, hidden ..., output).
 
-    `last_bound` None: `Dense.init` for all. Else as rlkit has it: hidden weights uniform in
-    +-1/sqrt(outputs), hidden biases 0.1, the last layer uniform in +-`last_bound`, so that outputs
-    are near 0 at first.
+    `last_bound` None: `Dense.init` for all. Else as the reference code of PEARL and SMAC: hidden
+    weights uniform in +-1/sqrt(outputs), biases `hidden_bias`, the last layer uniform in
+    +-`last_bound`, so that outputs are near 0 at first.
     """
     keys = jax.random.split(key, len(sizes) - 1)
     pairs = list(zip(keys, pairwise(sizes), strict=True))
@@ -69,13 +69,13 @@ def init_layers(
     last = jax.random.uniform(
         last_key, (last_in + 1, last_out), minval=-last_bound, maxval=last_bound
     )
-    return (*(_init_hidden(k, i, o) for k, (i, o) in pairs[:-1]), Dense(last))
+    return (*(_init_hidden(k, i, o, hidden_bias) for k, (i, o) in pairs[:-1]), Dense(last))
 
 
-def _init_hidden(key: Key, in_dim: int, out_dim: int) -> Dense:
+def _init_hidden(key: Key, in_dim: int, out_dim: int, bias: float) -> Dense:
     bound = out_dim**-0.5
     weight = jax.random.uniform(key, (in_dim, out_dim), minval=-bound, maxval=bound)
-    return Dense.of(weight, jnp.full((out_dim,), 0.1, weight.dtype))
+    return Dense.of(weight, jnp.full((out_dim,), bias, weight.dtype))
 
 
 class Mlp(eqx.Module):
