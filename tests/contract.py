@@ -69,6 +69,7 @@ CASES = [
         "pearl",
         lambda: tiny_macaw.make_pearl(next_obs_in_context=True, normalize_obs=True),
     ),
+    Case("smac", lambda: tiny_macaw.make_smac(normalize_obs=True)),
 ]
 
 

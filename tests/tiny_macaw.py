@@ -14,6 +14,8 @@ from omrl.algos.meta_bc import MetaBc, MetaBcConfig
 from omrl.algos.mt_awr import MtAwr, MtAwrConfig
 from omrl.algos.pearl import Pearl
 from omrl.algos.pearl_config import PearlConfig
+from omrl.algos.smac import Smac
+from omrl.algos.smac_config import SmacConfig
 from omrl.data.sample import BatchSpec
 from omrl.types import Batch, Spec
 
@@ -53,17 +55,24 @@ def make_mt_awr(spec: Spec = SPEC, **changes: Any) -> MtAwr:
     return MtAwr(MtAwrConfig(**own | changes), spec)
 
 
+LATENT_SIZES: dict[str, Any] = {
+    "hidden": (4,),
+    "encoder_hidden": (4,),
+    "latent": 2,
+    "task_batch": 3,
+    "batch": BatchSpec("batch", 8),
+    "context": BatchSpec("context", 5, buffer="encoder"),
+}
+
+
 def make_pearl(spec: Spec = SPEC, **changes: Any) -> Pearl:
     """The same of PEARL."""
-    own = {
-        "hidden": (4,),
-        "encoder_hidden": (4,),
-        "latent": 2,
-        "task_batch": 3,
-        "batch": BatchSpec("batch", 8),
-        "context": BatchSpec("context", 5, buffer="encoder"),
-    }
-    return Pearl(PearlConfig(**own | changes), spec)
+    return Pearl(PearlConfig(**LATENT_SIZES | changes), spec)
+
+
+def make_smac(spec: Spec = SPEC, **changes: Any) -> Smac:
+    """The same of SMAC."""
+    return Smac(SmacConfig(**LATENT_SIZES | {"decoder_hidden": (4,)} | changes), spec)
 
 
 def make_batch(key: jax.Array, *lead: int, spec: Spec = SPEC) -> Batch:

@@ -8,7 +8,8 @@ output arrays were compared and the worst error: max |x - ref| / max |ref|, abso
 all zero. Exits 1 for an error above the bar (float64 1e-6, float32 1e-4, integers equal) or an
 output that was not compared, 2 for a folder or file that cannot be read.
 
-A family of files is a module with `is_input(name)`, and `groups(file)`, which computes the outputs.
+A family of files is a module with `is_input(name)`, and `groups(file)`, which computes the outputs;
+`LEFT_OUT`, if it has it, says which outputs are not compared, and why.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from golden_file import GoldenFile, Group
 
 from omrl.errors import InputError
 
-FAMILIES = {"macaw": "macaw_cases", "pearl": "pearl_cases"}
+FAMILIES = {"macaw": "macaw_cases", "pearl": "pearl_cases", "smac": "smac_cases"}
 BARS = {"float64": 1e-6, "float32": 1e-4}
+ZERO = 1e-12
+"""The most by which something may miss a zero."""
 MAX_LINES = 10
 """Of every kind of finding that are printed for one file."""
 
@@ -43,6 +46,10 @@ class Result:
     errors: dict[str, tuple[float, str]] = field(default_factory=dict)
     """Of every compared output the worst error, and in which group."""
     bars: dict[str, float] = field(default_factory=dict)
+    not_zero: list[str] = field(default_factory=list)
+    """What the reference leaves out as zero and ours is not."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Numbers of outputs that nobody was to compare, by the reason."""
 
     @property
     def bad(self) -> list[str]:
@@ -50,7 +57,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        return not (self.missing or self.bad)
+        return not (self.missing or self.bad or self.not_zero)
 
     def add(self, group: Group, name: str, reference: np.ndarray) -> None:
         if name not in group.arrays:
@@ -73,6 +80,8 @@ class Result:
         for name in self.bad[:MAX_LINES]:
             error, label = self.errors[name]
             lines.append(f"  {name}: error {error:.1e} above {self.bars[name]:g} ({label})")
+        lines += [f"  {name}: not zero" for name in self.not_zero[:MAX_LINES]]
+        lines += [f"  left out: {number} arrays, {why}" for why, number in self.left_out.items()]
         return lines
 
 
@@ -100,6 +109,11 @@ def check_file(file: GoldenFile) -> Result:
     """Compare all outputs of a file; in 64 bits, whatever the process is set to."""
     family = importlib.import_module(FAMILIES[file.family])
     result = Result([name for name in file.arrays if not family.is_input(name)])
+    for prefix, reason in getattr(family, "LEFT_OUT", {}).items():
+        kept = [name for name in result.outputs if not name.startswith(prefix)]
+        if len(kept) < len(result.outputs):
+            result.left_out[f"{prefix} ({reason})"] = len(result.outputs) - len(kept)
+        result.outputs = kept
     for name in result.outputs:
         kind = file.arrays[name].dtype
         if kind.kind not in "iub" and kind.name not in BARS:
@@ -107,10 +121,12 @@ def check_file(file: GoldenFile) -> Result:
     computed: set[str] = set()
     with jax.enable_x64(True):
         for group in family.groups(file):
-            names = [name for name in result.outputs if name.startswith(group.prefix)]
+            names = [name for name in result.outputs if group.covers(name)]
             for name in names:
                 result.add(group, name, file.arrays[name])
             computed.update(names)
+            zero = {name: np.max(np.abs(array)) for name, array in group.zero.items()}
+            result.not_zero += [name for name, size in zero.items() if not size <= ZERO]
     result.missing += [name for name in result.outputs if name not in computed]
     return result
 

@@ -6,7 +6,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,18 @@ NAME = re.compile(r"golden_(?P<family>[a-z]+)_(?P<letter>[A-Za-z0-9]+)(?:_(?P<ki
 
 @dataclass(frozen=True)
 class Group:
-    """What the library computes for every output of a file whose name starts with `prefix`."""
+    """What the library computes for every output of a file whose name starts with `prefix`, or is
+    that, if `exact`."""
 
     label: str
     prefix: str
     arrays: Mapping[str, Any]
+    exact: bool = False
+    zero: Mapping[str, Any] = field(default_factory=dict)
+    """What the reference left out because it is zero, and ours has to be too."""
+
+    def covers(self, name: str) -> bool:
+        return name == self.prefix if self.exact else name.startswith(self.prefix)
 
 
 @dataclass(frozen=True)

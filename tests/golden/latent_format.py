@@ -96,12 +96,14 @@ def read_batches(file: GoldenFile, prefix: str) -> tuple[Batch, Batch]:
             read["next_observations"],
             read["terminals"],
         ),
-        _batch(
-            seen[..., :obs_dim],
-            seen[..., obs_dim : obs_dim + act_dim],
-            seen[..., obs_dim + act_dim :],
-        ),
+        read_context(seen, obs_dim, act_dim),
     )
+
+
+def read_context(seen: Any, obs_dim: int, act_dim: int) -> Batch:
+    """Rows [obs, action, reward]."""
+    obs, action, reward = jnp.split(seen, (obs_dim, obs_dim + act_dim), axis=-1)
+    return _batch(obs, action, reward)
 
 
 def _batch(obs: Any, action: Any, reward: Any, next_obs: Any = None, ends: Any = None) -> Batch:

@@ -24,16 +24,19 @@ from omrl.algos.meta_bc import MetaBc, MetaBcConfig
 from omrl.algos.mt_awr import MtAwr, MtAwrConfig
 from omrl.algos.pearl import Pearl
 from omrl.algos.pearl_config import PearlConfig
+from omrl.algos.smac import Smac
+from omrl.algos.smac_config import SmacConfig
 from omrl.nets.mlp import num_parameters
 from omrl.types import Spec
 
-AlgoConfig: TypeAlias = MacawConfig | MtAwrConfig | MetaBcConfig | PearlConfig
+AlgoConfig: TypeAlias = MacawConfig | MtAwrConfig | MetaBcConfig | PearlConfig | SmacConfig
 
 ALGORITHMS: Mapping[type, Callable[[Any, Spec], Algorithm]] = {
     MacawConfig: Macaw,
     MtAwrConfig: MtAwr,
     MetaBcConfig: MetaBc,
     PearlConfig: Pearl,
+    SmacConfig: Smac,
 }
 
 

@@ -16,6 +16,9 @@ Vector = Float[Array, " dim"]
 LogSlope: TypeAlias = Callable[[Vector], Vector]
 """log(d tanh(x) / dx), exact or nearly so."""
 
+LARGEST_ACTION = 1 - 1e-6
+"""Of an action that shall be a tanh."""
+
 
 def gaussian_log_prob(x: Vector, mean: Vector, log_std: Vector) -> Scalar:
     """log N(x; mean, diag(exp(log_std))^2), summed over the dimensions."""
@@ -62,6 +65,16 @@ def squashed_log_prob(
     It takes u and not the action, because tanh rounds to 1 in float32 from u = 9 on.
     """
     return gaussian_log_prob(pre_tanh, mean, log_std) - jnp.sum(log_slope(pre_tanh))
+
+
+def squashed_log_prob_of_action(action: Vector, mean: Vector, log_std: Vector) -> Scalar:
+    """Log density of a given action, one of logged data for example.
+
+    tanh reaches no action at +-1, so they are clipped to +-(1 - 1e-6), as the reference code of
+    SMAC does; the gradient goes to mean and log_std alone.
+    """
+    inside = jnp.clip(jax.lax.stop_gradient(action), -LARGEST_ACTION, LARGEST_ACTION)
+    return squashed_log_prob(jnp.arctanh(inside), mean, log_std)
 
 
 def reparametrized(noise: Vector, mean: Vector, log_std: Vector) -> Vector:
