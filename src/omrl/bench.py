@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from omrl.algorithm import Stage
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_losses import Meta
@@ -137,9 +138,12 @@ def _speeds(
 class Chunks:
     """A training program with its state."""
 
-    def __init__(self, config: AlgoConfig, devices: Sequence[Any], seeds: int):
+    def __init__(
+        self, config: AlgoConfig, devices: Sequence[Any], seeds: int, stage: Stage | None = None
+    ):
+        """`stage`: of the algorithm of `config`; by default its first."""
         self.algorithm = build(config, SPEC)
-        (self.stage,) = self.algorithm.stages()
+        self.stage = stage or self.algorithm.stages()[0]
         self.layout = Layout.of(devices, seeds)
         self.seeds = np.arange(seeds)
         self.data = place(_synthetic_data(), self.layout.replicated)

@@ -32,9 +32,9 @@ class UpdatesOptions:
 
 
 @dataclass(frozen=True)
-class PearlOptions:
-    """Measure the speed of PEARL's updates, beside that of a bare chain of the matrix products that
-    they are made of. One seed, on one device."""
+class ProductsOptions:
+    """Measure the speed of the updates of PEARL or SMAC, beside that of a bare chain of the matrix
+    products that they are made of. One seed, on one device."""
 
     seconds: Seconds = 2.0
     """Length of the updates of one round, and about that of its chain."""
@@ -77,7 +77,7 @@ class DataOptions:
 
 BASELINES = ("mt_awr", "meta_bc")
 """What `bench_updates` measures."""
-NAMES = ("macaw", *BASELINES, "pearl", "envs", "data")
+NAMES = ("macaw", *BASELINES, "pearl", "smac", "envs", "data")
 
 
 def main(arguments: Sequence[str], command: str) -> None:
@@ -92,7 +92,9 @@ def main(arguments: Sequence[str], command: str) -> None:
     elif name in BASELINES:
         updates(name, parse(UpdatesOptions, f"bench {name}", rest))
     elif name == "pearl":
-        pearl(parse(PearlOptions, "bench pearl", rest))
+        pearl(parse(ProductsOptions, "bench pearl", rest))
+    elif name == "smac":
+        smac(parse(ProductsOptions, "bench smac", rest))
     elif name == "envs":
         envs(parse(EnvsOptions, "bench envs", rest))
     elif name == "data":
@@ -182,7 +184,7 @@ def macaw(options: UpdatesOptions) -> None:
     )
 
 
-def pearl(options: PearlOptions) -> None:
+def pearl(options: ProductsOptions) -> None:
     """Print updates per second, and how many a chain of their products would allow."""
     from omrl.bench_pearl import bench_pearl
 
@@ -199,6 +201,25 @@ def pearl(options: PearlOptions) -> None:
         f"({result.ratio_square:.0%} of one of the {result.square_products} large ones alone; "
         f"compiled in {result.compile_s:.1f} s)"
     )
+
+
+def smac(options: ProductsOptions) -> None:
+    """Print updates per second of both phases, and how many a chain of their products would
+    allow."""
+    from omrl.bench_smac import bench_smac
+
+    result = bench_smac(options.compute.resolve(), seconds=options.seconds, repeats=options.repeats)
+    if options.json:
+        print_json(dataclasses.asdict(result))
+        return
+    print(f"smac on {result.device}, {result.parameters:,} parameters:")
+    for name, phase in (("offline", result.offline), ("self-supervised", result.self_supervised)):
+        print(
+            f"{name}: {phase.gradient_steps_per_s:,.2f} gradient steps/s, {phase.ratio:.0%} of "
+            f"what a chain of their {phase.products:.1f} matrix products would reach "
+            f"({phase.ratio_square:.0%} of one of the {phase.square_products} large ones alone; "
+            f"compiled in {phase.compile_s:.1f} s)"
+        )
 
 
 def updates(name: str, options: UpdatesOptions) -> None:
