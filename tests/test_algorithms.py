@@ -19,11 +19,26 @@ from omrl.results import EvalResult
 from omrl.tuning import FinetuneConfig
 
 
-def test_a_run_goes_all_the_way(cheetah_data, tmp_path):
-    config = PRESETS["mt-awr-cheetah-vel"].config
+SMALL_LATENT = {
+    "encoder_hidden": (8,),
+    "task_batch": 3,
+    "context": BatchSpec("context", 16, buffer="encoder"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("mt-awr-cheetah-vel", {}),
+        pytest.param("smac-cheetah-vel", SMALL_LATENT, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_goes_all_the_way(name, changes, cheetah_data, tmp_path):
+    config = PRESETS[name].config
     config = replace(
         config,
-        algo=replace(config.algo, steps=2, hidden=(8,), batch=BatchSpec("batch", 16)),
+        env="cheetah-vel/macaw-v1",
+        algo=replace(config.algo, steps=2, hidden=(8,), batch=BatchSpec("batch", 16), **changes),
         eval=replace(config.eval, episodes=1, context_size=16, shots=(0, 1)),
     )
     path = tmp_path / "run"
@@ -52,10 +67,8 @@ def test_pearl_of_two_buffers_goes_on_learning_online(cheetah_data, tmp_path):
     small = {
         "steps": 2,
         "hidden": (8,),
-        "encoder_hidden": (8,),
-        "task_batch": 3,
         "batch": BatchSpec("batch", 16),
-        "context": BatchSpec("context", 16, buffer="encoder"),
+        **SMALL_LATENT,
     }
     config = replace(
         config,

@@ -13,6 +13,7 @@ import pytest
 
 from omrl.algos.meta_bc import MetaBcConfig
 from omrl.algos.sac import SacConfig
+from omrl.algos.smac_config import SmacConfig
 from omrl.cli import main
 from omrl.cli.options import DeviceOptions
 from omrl.config import from_json, to_json
@@ -45,7 +46,8 @@ ZERO_IS_LEGAL = {
     "discount", "start", "recency", "target_decay", "target_rate", "target_noise",
     "target_noise_clip", "exploration_noise", "noise",
     # weights of terms that may be left out of a loss
-    "kl_weight", "mean_penalty", "log_std_penalty",
+    "kl_weight", "mean_penalty", "log_std_penalty", "entropy_weight", "awac_weight",
+    "reparam_weight", "self_supervised_reparam_weight",
     # nats
     "target_entropy",
     # measured on the data
@@ -98,10 +100,17 @@ def test_every_number_of_every_config_is_checked(name):
                 taken.add((path[-1], bad))
             except InputError as error:
                 refusal = str(error)
-                assert re.match(rf"{path[-1]}(\[0\])?: ", refusal), (path, bad, refusal)
+                # What is left of the actor's loss without it.
+                named = "reparam_weight" if path[-1] == "awac_weight" and bad == 0 else path[-1]
+                assert re.match(rf"{named}(\[0\])?: ", refusal), (path, bad, refusal)
     legal = LEGAL
-    if isinstance(getattr(config, "algo", None), MetaBcConfig):
+    algo = getattr(config, "algo", None)
+    if isinstance(algo, MetaBcConfig):
         legal = LEGAL | {("inner_steps", 0)}  # Plain behaviour cloning.
+    if isinstance(algo, SmacConfig):
+        terms = ("reparam_weight", "self_supervised_reparam_weight")
+        alone = ("awac_weight",) if algo.awac_weight else terms
+        legal = LEGAL - {(name, 0) for name in alone}
     assert taken == {(field, bad) for field, bad in legal if field in tried}
 
 
@@ -133,6 +142,7 @@ OPTIONS = {
     "bench macaw": ["--seeds 0", "--seconds nan", "--repeats 0"],
     "bench mt_awr": ["--seeds 0", "--seconds 0"],
     "bench pearl": ["--seconds 0", "--repeats 0"],
+    "bench smac": ["--seconds 0", "--repeats 0"],
     "bench envs": ["--seconds 0", "--sizes 0", "--sizes"],
     "data slice {data} {out}": ["--every 0"],
     "envs render point-robot/oyster-v1 --out {out}.gif": ["--width 0", "--seed -1", "--steps 0"],

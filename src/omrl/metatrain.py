@@ -14,6 +14,7 @@ import numpy as np
 from omrl import bundle, bundled
 from omrl.algorithm import Algorithm
 from omrl.algos import registry as algorithms
+from omrl.algos.smac_config import SmacConfig
 from omrl.chunk import Layout
 from omrl.config import json_hash
 from omrl.context import Contexts, draw_contexts, without_data
@@ -155,6 +156,7 @@ def start(
     )
     algorithm = build(config, record.spec)
     _check_encoder(problem, algorithm)
+    _warn_of_labels(config, problem.env, report)
     check_data(algorithm, loaded.data, np.array(problem.train_tasks))
     layout = Layout.of(devices, config.train.seeds)
     room = disk_bytes(algorithm, layout, config.train)
@@ -216,6 +218,16 @@ def _check_encoder(problem: Problem, algorithm: Algorithm) -> None:
             f"encoder_slice, --encoder-data: {type(algorithm).__name__} draws no batch of the "
             f"encoder buffer, only {', '.join(spec.name for spec in specs)} of the main one; leave "
             "them out, or set the buffer of a batch to encoder"
+        )
+
+
+def _warn_of_labels(config: RunConfig, env: TaskEnv, report: Callable[[str], None]) -> None:
+    """Tells where rewards, from which SMAC's encoder and decoder learn, hardly tell tasks apart."""
+    if isinstance(config.algo, SmacConfig) and env.task_changes_physics:
+        report(
+            f"warning: tasks of {env.spec.id} differ in their physics; where the reward is "
+            "the same function in all of them, SMAC's reward decoder and its labels cannot tell "
+            "them apart"
         )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from omrl import preset_ablations
+from omrl import preset_ablations, preset_smac
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.meta_bc import MetaBcConfig
 from omrl.algos.mt_awr import MtAwrConfig
 from omrl.algos.pearl_config import PearlConfig
 from omrl.algos.registry import AlgoConfig
+from omrl.algos.smac_config import SmacConfig
 from omrl.config import json_hash, to_json
 from omrl.data.sample import BatchSpec
 from omrl.data.slice import check_name
@@ -279,6 +280,9 @@ PRESETS: dict[str, Preset] = {
 }
 PRESETS |= preset_ablations.ours("macaw-cheetah-vel", PRESETS["macaw-cheetah-vel"])
 PRESETS |= preset_ablations.of_the_code("macaw-cheetah-vel", PRESETS["macaw-cheetah-vel-code"])
+PRESETS |= preset_smac.presets(
+    Preset(RunConfig(algo=SmacConfig()), source=""), {"cheetah-vel": CHEETAH_TRACES}
+)
 
 
 def preset(name: str) -> Preset:

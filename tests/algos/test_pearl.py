@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 import bandits
+from hand import CRITICS, Z, hand_batch, linear
 from omrl.algos import latent_context, pearl_learner
 from omrl.algos.pearl import Pearl, PearlState
 from omrl.algos.pearl_config import PearlConfig
 from omrl.algos.pearl_learner import Improvement
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
-from omrl.nets.latent_mlp import LatentMlp
-from omrl.nets.mlp import Dense
 from omrl.ops import latent
 from omrl.ops.gaussian import sample_squashed, squash
 from omrl.types import Batch, Step
@@ -111,33 +110,8 @@ def test_the_value_bootstraps_over_a_step_without_reward():
 # --- Losses by hand ---
 
 
-def linear(weight: Any, bias: Any) -> LatentMlp:
-    """A network of one layer on [x, z]."""
-    return LatentMlp((Dense.of(jnp.array(weight, jnp.float32), jnp.array(bias, jnp.float32)),))
-
-
-# One observation, one action, one z; of critic i the leaves are [i].
-CRITICS = linear([[[1.0], [2.0], [0.5]], [[3.0], [-1.0], [0.0]]], [[0.0], [0.5]])
 TARGET = linear([[2.0], [1.0]], [0.25])
 HAND = PearlConfig(discount=0.9, reward_scale=2.0, mean_penalty=0.1, log_std_penalty=0.01)
-
-
-def hand_batch(terminated: bool = False) -> Batch:
-    """One task of one transition: s = 0.5, a = 0.25, r = 3, s' = 0.2."""
-    column = jnp.ones((1, 1))
-    return Batch(
-        obs=jnp.full((1, 1, 1), 0.5),
-        action=jnp.full((1, 1, 1), 0.25),
-        reward=3 * column,
-        next_obs=jnp.full((1, 1, 1), 0.2),
-        terminated=jnp.full((1, 1), terminated),
-        mc_return=column,
-        terminal_obs=jnp.ones((1, 1, 1)),
-        terminal_discount=column,
-    )
-
-
-Z = jnp.array([[-1.0]])
 
 
 @pytest.mark.parametrize(("terminated", "expected"), [(False, 5.685), (True, 6.0)])

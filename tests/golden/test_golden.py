@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,31 @@ def test_both_forms_must_cover_an_array(other_set, monkeypatch):
     assert not result.passed
 
 
+def test_what_the_reference_leaves_out_as_zero_has_to_be_zero(other_set, monkeypatch):
+    computed, sizes = macaw_cases.groups, iter((1e-13, 1e-4, np.nan))
+
+    def with_zero(file):
+        (first, *rest) = computed(file)
+        yield replace(first, zero={"wl/grad_none": np.array([0.0, -next(sizes)])})
+        yield from rest
+
+    monkeypatch.setattr(macaw_cases, "groups", with_zero)
+    file = GoldenFile(layers_file(other_set))
+    assert check.check_file(file).passed
+    for _ in range(2):
+        result = check.check_file(file)
+        assert not result.passed
+        assert "  wl/grad_none: not zero" in result.lines("title")
+
+
+def test_what_is_left_out_is_told_with_its_reason(other_set, monkeypatch):
+    monkeypatch.setattr(macaw_cases, "LEFT_OUT", {"wl": "too heavy"}, raising=False)
+    result = check.check_file(GoldenFile(layers_file(other_set)))
+    assert result.passed
+    assert not any(name.startswith("wl") for name in result.outputs)
+    assert result.lines("title")[-1].endswith("arrays, wl (too heavy)")
+
+
 def test_error_is_relative_to_the_largest_reference():
     reference = np.array([0.0, -4.0])
     assert check.array_error(np.array([0.1, -4.0]), reference) == pytest.approx(0.1 / 4)
@@ -181,7 +207,7 @@ def test_unknown_family_is_named_and_fails(tmp_path, capsys):
     np.savez(tmp_path / "golden_other_A.npz", loss=np.ones(1))
     assert check.main([str(tmp_path)]) == 1
     out = capsys.readouterr().out
-    assert "NOT CHECKED, no checks for family 'other' (only macaw, pearl)" in out
+    assert "NOT CHECKED, no checks for family 'other' (only macaw, pearl, smac)" in out
 
 
 def test_as_a_program(tmp_path, other_set):

@@ -11,6 +11,7 @@ from omrl.ops.gaussian import (
     gaussian_log_prob,
     sample_squashed,
     squashed_log_prob,
+    squashed_log_prob_of_action,
     tanh_log_slope,
 )
 
@@ -42,6 +43,22 @@ def test_the_clipped_log_slope_stops_at_log_of_a_millionth():
     x = jnp.array([0.0, 1.0, 30.0])
     expected = [1e-6, -0.867562 + 1e-6 / 0.41997, np.log(1e-6)]
     np.testing.assert_allclose(clipped_tanh_log_slope(x), expected, rtol=1e-5, atol=2e-7)
+
+
+def test_density_of_logged_actions_also_where_tanh_never_goes():
+    mean, log_std = jnp.array([0.4, -0.2]), jnp.array([-0.3, 0.1])
+    u = jnp.array([0.7, -1.1])
+    inside = squashed_log_prob_of_action(jnp.tanh(u), mean, log_std)
+    assert inside == pytest.approx(float(squashed_log_prob(u, mean, log_std)), rel=1e-5)
+    edge, grads = jax.value_and_grad(squashed_log_prob_of_action, (0, 1))(
+        jnp.array([1.0, -1.0]), mean, log_std
+    )
+    # At +-(1 - 1e-6), u is 7.2543 and 1 - tanh(u)^2 is 2e-6.
+    normal = stats.norm(np.asarray(mean), np.exp(np.asarray(log_std)))
+    expected = normal.logpdf([7.2543, -7.2543]).sum() - 2 * np.log(2e-6)
+    assert edge == pytest.approx(expected, rel=1e-2)
+    np.testing.assert_array_equal(grads[0], 0)
+    assert np.all(np.isfinite(grads[1]))
 
 
 def test_samples_follow_the_density_they_come_with(getkey):

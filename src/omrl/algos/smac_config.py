@@ -115,10 +115,11 @@ class SmacConfig:
         for name in ("batch", "context"):
             if getattr(self, name).name != name:
                 raise InputError(f"{name}: its name is {name!r}, not {getattr(self, name).name!r}")
-        if not (self.awac_weight or self.reparam_weight):
-            raise InputError(
-                "awac_weight: 0 with reparam_weight 0 leaves the actor nothing to learn; set one"
-            )
+        for name in ("reparam_weight", "self_supervised_reparam_weight"):
+            if not (self.awac_weight or getattr(self, name)):
+                raise InputError(
+                    f"{name}: 0 beside awac_weight 0 leaves the actor nothing to learn; set one"
+                )
         if self.largest_score is not None and self.weights != "exp":
             raise InputError(
                 f"largest_score: {self.largest_score:g} is of weights exp, not {self.weights}; "
