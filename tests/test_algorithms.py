@@ -18,7 +18,6 @@ from omrl.protocol import AdaptConfig
 from omrl.results import EvalResult
 from omrl.tuning import FinetuneConfig
 
-
 SMALL_LATENT = {
     "encoder_hidden": (8,),
     "task_batch": 3,

@@ -110,7 +110,8 @@ def test_every_number_of_every_config_is_checked(name):
     if isinstance(algo, SmacConfig):
         terms = ("reparam_weight", "self_supervised_reparam_weight")
         alone = ("awac_weight",) if algo.awac_weight else terms
-        legal = LEGAL - {(name, 0) for name in alone}
+        scores = {("largest_score", score) for score in (0, -1) if algo.weights == "exp"}
+        legal = LEGAL - {(name, 0) for name in alone} | scores
     assert taken == {(field, bad) for field, bad in legal if field in tried}
 
 

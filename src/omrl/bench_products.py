@@ -97,7 +97,7 @@ class Rounds:
         """Of the chain per second, median."""
         return float(np.median([products for _, products in self.per_second]))
 
-    def ratio(self, products: float) -> float:
+    def ratio(self, products: int | float) -> float:
         """Time of a chain of so many products over that of an update, median."""
         return float(np.median([each * products / chain for each, chain in self.per_second]))
 
