@@ -56,6 +56,7 @@ def test_the_large_products_are_those_of_the_docstring(phase, frozen):
     assert count == pytest.approx(bench_smac.SQUARE_PRODUCTS[phase], rel=0.015)
 
 
+@pytest.mark.slow
 def test_it_times_both_phases_and_the_chain_in_turns(monkeypatch, capsys):
     """Of a tiny update, whose parameters are counted by hand."""
     tiny = replace(
