@@ -23,7 +23,6 @@ from omrl.data.sample import BatchSpec
 from omrl.envs import registry
 from omrl.errors import InputError
 from omrl.nets.latent_mlp import LatentMlp
-from omrl.ops import latent
 from omrl.presets import PRESETS
 from omrl.train import check_data
 from omrl.types import Batch
@@ -100,7 +99,7 @@ def test_the_decoder_knows_the_task_of_a_context(solved):
 
     for index, sign in enumerate(bandits.SIGNS):
         of_task = jax.tree.map(lambda leaf, index=index: leaf[index], bandits.opposite(KEY))
-        mean, _ = latent.posterior(algorithm.adapt(state, start, of_task, KEY).evidence)
+        mean, _ = algorithm.posterior(state, algorithm.adapt(state, start, of_task, KEY))
         np.testing.assert_allclose(labels(mean), sign * some, atol=0.1)
         assert np.max(np.abs(labels(jnp.zeros(1)) - sign * some)) > 0.3
 
@@ -339,6 +338,9 @@ def test_labels_are_of_observations_as_the_networks_take_them():
         state.learner.representation.decoder, scaled[None, None], action[None, None], z[None]
     )
     np.testing.assert_allclose(algorithm.label(state, z, obs, action), expected[0, 0], rtol=1e-5)
+    task = algorithm.begin(state, KEY)._replace(z=z)
+    predicted = algorithm.predict_reward(state, task, obs, action, -obs)
+    np.testing.assert_allclose(predicted, expected[0, 0], rtol=1e-5)
 
 
 @pytest.mark.parametrize(

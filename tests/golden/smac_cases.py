@@ -43,7 +43,7 @@ from omrl.types import Batch, Spec
 LEFT_OUT: Mapping[str, str] = {
     "multi/online_as_run_torch1/": "what the reference code does by accident: gradients of new "
     "weights through old activations",
-    "protocol/": "rollouts, which are not the algorithm's",
+    "protocol/": "trajectories, which test_explore_protocol.py plays",
 }
 """Outputs that are not compared, by how their names start, and why."""
 

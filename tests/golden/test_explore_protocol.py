@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pearl_cases
 import pytest
 from golden_file import GoldenFile
+from latent_format import read_layers, read_policy
 
 from omrl.algorithm import Algorithm
 from omrl.algos.pearl import Pearl, PearlState
@@ -28,8 +28,6 @@ from omrl.envs.engine import Moment
 from omrl.explore import USES, Agents, explore
 from omrl.finetune import Setting
 from omrl.nets.encoder import Encoder
-from omrl.nets.latent_mlp import LatentMlp
-from omrl.nets.mlp import Dense
 from omrl.ops import latent
 from omrl.protocol import EvalConfig, ExploreConfig
 from omrl.simulate import Labels, Recorder
@@ -157,14 +155,9 @@ class GivenNoise(Algorithm):
 def read_state(file: GoldenFile, noise: np.ndarray) -> Given:
     """The file's encoder and policy; there are no critics in it, which acting does not need."""
 
-    def layers(name: str) -> tuple[Dense, ...]:
-        return pearl_cases.read_layers(file, f"param/{name}/")
-
-    *hidden, mean = layers("policy")
-    prefix = "param/policy/last_fc_log_std"
-    log_std = Dense.of(jnp.asarray(file[f"{prefix}.weight"].T), jnp.asarray(file[f"{prefix}.bias"]))
-    policy = LatentMlp((*hidden, Dense(jnp.concatenate([mean.affine, log_std.affine], axis=1))))
-    nets = Evaluation(Encoder(layers("encoder"), next_obs=False), policy)
+    policy = read_policy(file)
+    encoder = Encoder(read_layers(file, "param/encoder/"), next_obs=False)
+    nets = Evaluation(encoder, policy)
     learner = Learner(nets, Improvement(policy, policy), policy, (), ())
     state = Given(jnp.int32(0), PearlState(jnp.int32(0), learner), jnp.asarray(noise))
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf))[None], state)

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Int
 
 from omrl.algorithm import Stage
 from omrl.algos import smac_learner
-from omrl.algos.latent_algorithm import LatentAlgorithm
+from omrl.algos.latent_algorithm import LatentAlgorithm, LatentTask
 from omrl.algos.smac_config import SmacConfig
 from omrl.algos.smac_learner import Learner, noise_of_task
 from omrl.nets.encoder import Encoder
@@ -92,6 +92,17 @@ class Smac(LatentAlgorithm[SmacState]):
         decoder = state.learner.representation.decoder
         x = jnp.concatenate([self.scaled_obs(obs), action])
         return decoder(x, decoder.shift(z))[0]
+
+    def predict_reward(
+        self,
+        state: SmacState,
+        task: LatentTask,
+        obs: Float[Array, " obs"],
+        action: Float[Array, " act"],
+        next_obs: Float[Array, " obs"],
+    ) -> Scalar:
+        """`label` of the z that is acted with."""
+        return self.label(state, task.z, obs, action)
 
     def _step(
         self,
