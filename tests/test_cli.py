@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.errors import JaxRuntimeError
 
 import tiny_cheetah
 from omrl import metatrain
@@ -599,6 +600,14 @@ def test_a_device_without_enough_memory_is_one_line(capsys, monkeypatch):
     monkeypatch.setattr("omrl.cli.presets.main", lambda *_: jnp.zeros(10**14))
     error = fail(capsys, "presets", code=1)
     assert "out of memory (RESOURCE_EXHAUSTED: Out of memory allocating 400000000000000" in error
+    # What the CPU says where a program allocates while it runs.
+    inside = JaxRuntimeError("INTERNAL: Error dispatching: Out of memory allocating 9")
+
+    def raises(*_):
+        raise inside
+
+    monkeypatch.setattr("omrl.cli.presets.main", raises)
+    assert "out of memory (INTERNAL: Error dispatching" in fail(capsys, "presets", code=1)
     monkeypatch.setattr("omrl.cli.presets.main", lambda *_: jnp.zeros(2) @ jnp.zeros(3))
     with pytest.raises(TypeError):
         main(["presets"])

@@ -471,6 +471,10 @@ def test_shots_are_ascending_numbers_of_trajectories():
     ("settings", "message"),
     [
         ({"buffer_size": 39}, "39 does not hold .* the context of 40 .*; take 40 or more"),
+        (
+            {"batch_size": 5000, "sampling": "without_replacement"},
+            "batch_size: 5000 transitions without replacement, and the buffer never holds more",
+        ),
         ({"buffer_size": 19, "keep_context": False}, "hold a trajectory of 20"),
         ({"value_lr": 0.1}, "finetune.value_lr: OnlineSeeker has no such choice; leave it at None"),
         ({"parameters": "generated"}, "finetune.parameters: .* leave it at all"),

@@ -82,6 +82,16 @@ def test_damaged_sessions_are_named_and_nothing_is_added(tmp_path, text):
     runs.resume(path, ToyConfig(), command="second", devices=CPU)
 
 
+def test_one_process_trains_a_run(tmp_path):
+    path = tmp_path / "run"
+    runs.create(path, ToyConfig(), command="first", devices=CPU)
+    other = pytest.raises(InputError, match="run: another process trains it; wait until")
+    with runs.claimed(path), other, runs.claimed(path):
+        pass
+    with runs.claimed(path):  # It was let go.
+        pass
+
+
 def test_devices():
     assert runs.resolve_devices("cpu") == CPU
     assert runs.resolve_devices("auto", 1) == jax.devices()[:1]
