@@ -42,6 +42,8 @@ ZERO_IS_LEGAL = {
     "episode_seed", "process_id", "burn_in", "value_steps", "policy_steps",
     # 0: never, as many as fit, one per core, no end
     "eval_every", "group_size", "threads", "buffer_size",
+    # phases of exploration that may be left out, and labels
+    "posterior_steps", "label_context",
     # fractions, and amounts of noise
     "discount", "start", "recency", "target_decay", "target_rate", "target_noise",
     "target_noise_clip", "exploration_noise", "noise",
@@ -112,6 +114,8 @@ def test_every_number_of_every_config_is_checked(name):
         alone = ("awac_weight",) if algo.awac_weight else terms
         scores = {("largest_score", score) for score in (0, -1) if algo.weights == "exp"}
         legal = LEGAL - {(name, 0) for name in alone} | scores
+    if isinstance(config, RunConfig) and config.eval.protocol == "explore":
+        legal = LEGAL - {("shots", 0)}  # Nobody would act on what was explored.
     assert taken == {(field, bad) for field, bad in legal if field in tried}
 
 

@@ -18,7 +18,8 @@ from omrl.data.sample import BatchSpec
 from omrl.errors import InputError, NonFiniteError
 from omrl.interrupt import Interrupt
 from omrl.logs import read_log
-from omrl.train import TrainConfig, _Pace, check_data, disk_bytes, load_states, num_updates, train
+from omrl.pace import Pace
+from omrl.train import TrainConfig, check_data, disk_bytes, load_states, num_updates, train
 from toy import Toy, ToyConfig, make_data
 
 TASK_IDS = np.array([10, 11, 12, 13, 14, 15])
@@ -87,7 +88,7 @@ def test_seeds_must_divide_over_the_devices():
     [(10.0, [4, 15, 15, 15]), (1e6, [4, 16, 64, 256, 1024, 4096, 4096]), (0.1, [1, 1])],
 )
 def test_the_pace_settles_at_a_second_and_a_half(speed, lengths):
-    pace = _Pace()
+    pace = Pace()
     assert pace.length == 1
     for expected in lengths:
         pace.measured(pace.length, pace.length / speed)

@@ -25,6 +25,7 @@ from jaxtyping import Array, Float
 
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
+from omrl.exploration import Exploration
 from omrl.nets.mlp import Dense
 from omrl.tuning import OF_THE_ALGORITHM, FinetuneConfig
 from omrl.types import Batch, Key, Metrics, Scalar, Spec, Step
@@ -44,7 +45,7 @@ class Stage:
     name: str
     steps: int
     task_batch: int
-    """Tasks per update, drawn uniformly without replacement from the training tasks."""
+    """Tasks per update, drawn uniformly from the training tasks."""
     batches: tuple[BatchSpec, ...]
     """One batch per spec and sampled task; `update` receives them by `BatchSpec.name`."""
     update: Callable[..., tuple[Any, Metrics]]
@@ -53,6 +54,15 @@ class Stage:
     with_tasks: bool = False
     """`update` has a fourth argument: the numbers [task] of the sampled tasks among the training
     tasks, from 0 to `Spec.num_train_tasks` - 1."""
+    distinct_tasks: bool = True
+    """The tasks of an update are drawn without replacement."""
+    exploration: Exploration | None = None
+    """What the stage collects itself; None: it learns from logged data alone."""
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether it reads logged data."""
+        return self.exploration is None or self.exploration.needs_data
 
 
 class Algorithm(abc.ABC, Generic[State, Task]):

@@ -31,7 +31,8 @@ def reading(path: Path | str, fix: str) -> Iterator[None]:
 
 def read_npz(path: Path, fix: str) -> dict[str, np.ndarray]:
     """All arrays of an `.npz`, by name. Raises `InputError`, which ends with `fix`."""
-    with reading(path, fix), np.load(path, allow_pickle=False) as file:
+    # Opened here, since numpy leaves what it opens open if it is damaged.
+    with reading(path, fix), path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
         for name, array in arrays.items():
             if not isinstance(array, np.ndarray):  # numpy hands out other members as bytes

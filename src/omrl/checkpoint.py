@@ -95,6 +95,20 @@ class Checkpoints:
         Raises:
             InputError: no such checkpoint, another config, or damaged; names a good one.
         """
+        step = self._existing(step)
+        try:
+            return self._restore(like, config, step)
+        except _DamagedError as damage:
+            raise InputError(f"{damage}; {self._advice(like, config, step)}") from damage
+
+    def read_meta(self, step: int | None = None) -> dict[str, Any]:
+        """The JSON item alone of a checkpoint, None: the newest. `InputError` as `restore`."""
+        try:
+            return self._read_meta(self._existing(step))
+        except _DamagedError as damage:
+            raise InputError(str(damage)) from damage
+
+    def _existing(self, step: int | None) -> int:
         steps = self.steps
         step = (steps[-1] if steps else None) if step is None else step
         if step is None or step not in steps:
@@ -102,10 +116,7 @@ class Checkpoints:
                 f"{self.folder}: no checkpoint{'' if step is None else f' {step}'}; "
                 f"there are {', '.join(map(str, steps)) or 'none'}"
             )
-        try:
-            return self._restore(like, config, step)
-        except _DamagedError as damage:
-            raise InputError(f"{damage}; {self._advice(like, config, step)}") from damage
+        return step
 
     def _restore(self, like: Any, config: Any, step: int) -> tuple[Any, dict[str, Any]]:
         meta = self._read_meta(step)

@@ -3,19 +3,16 @@
 The program loops over a *traced* number of updates and writes its metrics to a buffer of fixed
 length, so that one compilation serves every chunk length and the length cannot change a bit. The
 data is an argument, sampled on the device inside the loop; of data that stays on the disk
-(`HostData`) a thread gathers the same batches while the device computes. Seeds run one after the
-other on a CPU (`lax.map`: faster, and bit-equal to a seed run alone) and side by side elsewhere
-(`vmap`: within rounding of a seed run alone). Over several devices they are split by `shard_map`.
+(`HostData`) a thread gathers the same batches while the device computes. What a run collected
+itself is an argument too, of which every seed has its own.
 
-This is the only module that sees the seed axis: states are [seed, ...], metrics
-[seed, update, ...].
+Updates see no seed axis: here states are [seed, ...], metrics [seed, update, ...].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -23,16 +20,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Int, Int32, Num, UInt32
 
 from omrl import hosts
 from omrl.algorithm import Algorithm, Stage
-from omrl.data.buffers import TrainingData, buffers_of, is_on_disk, num_rows
-from omrl.data.sample import gather, sample_all_rows
-from omrl.errors import InputError
+from omrl.data.buffers import (
+    Buffers,
+    TrainingData,
+    buffers_of,
+    gather_rows,
+    is_on_disk,
+    joined,
+    num_rows,
+)
+from omrl.data.sample import sample_all_rows
+from omrl.layout import Layout, each_seed, place, place_seeds
 from omrl.types import Batch, Metrics
+
+__all__ = [
+    "BLOCK",
+    "MAX_UPDATES",
+    "Layout",
+    "abstract_states",
+    "init_states",
+    "place",
+    "program",
+    "train_chunk",
+]
 
 MAX_UPDATES = 4096
 """Length of the metrics buffer, so the most updates that one call can make."""
@@ -49,55 +63,9 @@ _INIT = 2**32 - 1
 """Folded into a seed's key for its initial state: never an update number, which is an int32."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Where the seeds run. Hashable, so that a jitted function can take it as a static argument."""
-
-    mesh: Mesh
-    """One axis, "seed"."""
-    side_by_side: bool
-    """The seeds of one device by `vmap` instead of `lax.map`."""
-
-    @classmethod
-    def of(cls, devices: Sequence[Any], num_seeds: int) -> Layout:
-        """Equal shares of `num_seeds` for JAX `devices`; `InputError` if they cannot be equal."""
-        if num_seeds % len(devices):
-            raise InputError(
-                f"seeds: {num_seeds} do not divide evenly over {len(devices)} devices; "
-                f"use a multiple of {len(devices)} seeds or fewer devices"
-            )
-        mesh = Mesh(np.asarray(devices), ("seed",))
-        return cls(mesh, side_by_side=devices[0].platform != "cpu")
-
-    @property
-    def by_seed(self) -> NamedSharding:
-        """The leading axis split over the devices."""
-        return NamedSharding(self.mesh, P("seed"))
-
-    @property
-    def replicated(self) -> NamedSharding:
-        """A whole copy on every device."""
-        return NamedSharding(self.mesh, P())
-
-
-def place(tree: Any, sharding: NamedSharding) -> Any:
-    """`tree` on the devices of `sharding`, given whole on every process.
-
-    With several processes each one hands over only what its own devices hold.
-    """
-    if sharding.is_fully_addressable:
-        return jax.device_put(tree, sharding)
-
-    def leaf(value: Any) -> Array:
-        whole = np.asarray(value)
-        return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
-
-    return jax.tree.map(leaf, tree)
-
-
 def init_states(algorithm: Algorithm, layout: Layout, seeds: Int[np.ndarray, " seed"]) -> Any:
     """The initial state of every seed, leaves [seed, ...], on the devices of `layout`."""
-    return _init(algorithm, layout, _place_seeds(layout, seeds))
+    return _init(algorithm, layout, place_seeds(layout, seeds))
 
 
 def abstract_states(algorithm: Algorithm, layout: Layout, num_seeds: int) -> Any:
@@ -113,19 +81,23 @@ def train_chunk(
     stage: Stage,
     layout: Layout,
     states: Any,
-    data: TrainingData,
+    data: TrainingData | None,
     seeds: Int[np.ndarray, " seed"],
     task_ids: Int[np.ndarray, " task"],
     num_updates: int,
+    collected: Buffers | None = None,
 ) -> tuple[Any, Metrics, Bool[Array, "seed leaf"]]:
     """`num_updates` updates of every seed.
 
     Args:
         stage: what an update reads and does. Static: pass the same object for the same program.
         states: leaves [seed, ...], placed by `init_states` or restored with `layout.by_seed`.
-        data: of the training tasks; on the device placed with `layout.replicated`.
+        data: of the training tasks; on the device placed with `layout.replicated`. None where all
+            was collected.
         task_ids: the number of each task along the data's first axis, to name it in the metrics.
         num_updates: at most `MAX_UPDATES`; 0 only compiles.
+        collected: what a stage that explores draws from too, leaves [seed, task, ...], placed with
+            `layout.by_seed`.
 
     Returns:
         The new states; the metrics [seed, MAX_UPDATES, ...], of which the first `num_updates` are
@@ -134,12 +106,13 @@ def train_chunk(
     """
     if not 0 <= num_updates <= MAX_UPDATES:
         raise ValueError(f"num_updates: {num_updates} is not in 0 … {MAX_UPDATES}")
-    if is_on_disk(data):
+    if data is not None and is_on_disk(data):
         return _stream(stage, layout, states, data, seeds, task_ids, num_updates)
     return program(stage, layout)(
         states,
         data,
-        _place_seeds(layout, seeds),
+        collected,
+        place_seeds(layout, seeds),
         place(np.asarray(task_ids, np.int32), layout.replicated),
         np.int32(num_updates),
     )
@@ -166,19 +139,20 @@ def _train_chunk(
     stage: Stage,
     layout: Layout,
     states: Any,
-    data: TrainingData,
+    data: TrainingData | None,
+    collected: Buffers | None,
     seeds: Int32[Array, " seed"],
     task_ids: Int32[Array, " task"],
     num_updates: Int32[Array, ""],
 ) -> tuple[Any, Metrics, Bool[Array, "seed leaf"]]:
     # Jitted only so that it is traced once, for the shapes of its metrics and inside the loop.
     update = jax.jit(partial(_update, stage))
-    state, seed = jax.tree.map(lambda leaf: leaf[0], (states, seeds))
-    drawn = jax.eval_shape(partial(_draw, stage), data, task_ids, seed, state.step)
-    row, unravel = _metrics_row(update, state, drawn)
+    first = jax.tree.map(lambda leaf: leaf[0], (states, seeds, collected))
+    drawn = jax.eval_shape(partial(_draw, stage), data, first[2], task_ids, first[1], first[0].step)
+    row, unravel = _metrics_row(update, first[0], drawn)
     shared = (data, task_ids, num_updates)
     loop = partial(_loop, partial(_draw, stage), update, row)
-    states, rows = _each_seed(loop, layout, (states, seeds), shared)
+    states, rows = each_seed(loop, layout, (states, seeds, collected), shared)
     return states, jax.vmap(jax.vmap(unravel))(rows), jax.vmap(_finite_leaves)(states)
 
 
@@ -217,7 +191,8 @@ def _loop(
     row: Array,
     state: Any,
     seed: Int32[Array, ""],
-    data: TrainingData,
+    collected: Buffers | None,
+    data: TrainingData | None,
     task_ids: Int32[Array, " task"],
     num_updates: Int32[Array, ""],
 ) -> tuple[Any, Num[Array, "update metric"]]:
@@ -226,7 +201,7 @@ def _loop(
     def block(number, carry):
         done = number * BLOCK
         steps = carry[0].step + jnp.arange(BLOCK)
-        drawn = jax.vmap(partial(draw, data, task_ids, seed))(steps)
+        drawn = jax.vmap(partial(draw, data, collected, task_ids, seed))(steps)
 
         return _updates(update, drawn, done, num_updates - done, carry)
 
@@ -255,16 +230,18 @@ def _updates(
 
 def _draw(
     stage: Stage,
-    data: TrainingData,
+    data: TrainingData | None,
+    collected: Buffers | None,
     task_ids: Int32[Array, " task"],
     seed: Int32[Array, ""],
     step: Int32[Array, ""],
 ) -> _Drawn:
     """The tasks and batches of one update."""
-    drawn = _draw_rows(stage, num_rows(data, stage.batches), seed, step)
-    buffers = buffers_of(data, stage.batches)
+    available = joined(data, collected, stage.exploration)
+    drawn = _draw_rows(stage, num_rows(available, stage.batches), seed, step)
+    buffers = buffers_of(available, stage.batches)
     batches = {
-        name: jax.vmap(partial(gather, buffers[name]))(drawn.tasks, rows)
+        name: jax.vmap(partial(gather_rows, buffers[name]))(drawn.tasks, rows)
         for name, rows in drawn.rows.items()
     }
     return _Drawn(drawn.tasks, task_ids[drawn.tasks], batches, drawn.key)
@@ -280,7 +257,9 @@ def _draw_rows(
     key = jax.random.fold_in(jax.random.PRNGKey(seed), step)
     task_key, sample_key, update_key = jax.random.split(key, 3)
     num_tasks = next(iter(counts.values())).shape[0]
-    tasks = jax.random.choice(task_key, jnp.arange(num_tasks), (stage.task_batch,), replace=False)
+    tasks = jax.random.choice(
+        task_key, jnp.arange(num_tasks), (stage.task_batch,), replace=not stage.distinct_tasks
+    )
     keys = jax.random.split(sample_key, stage.task_batch)
     counts = {name: count[tasks] for name, count in counts.items()}
     rows = jax.vmap(partial(sample_all_rows, stage.batches))(counts, keys)
@@ -351,7 +330,7 @@ def _block_programs(stage: Stage, layout: Layout) -> tuple[Callable[..., Any], C
             rows = jnp.zeros((BLOCK, *row.shape), row.dtype)
             return _updates(update, drawn, jnp.int32(0), num_updates, (state, rows))
 
-        states, rows = _each_seed(one_seed, layout, (states, drawn), (num_updates,))
+        states, rows = each_seed(one_seed, layout, (states, drawn), (num_updates,))
         return states, jax.vmap(jax.vmap(unravel))(rows), jax.vmap(_finite_leaves)(states)
 
     placed = (layout.by_seed, layout.replicated, layout.replicated)
@@ -370,31 +349,8 @@ def _init(algorithm: Algorithm, layout: Layout, seeds: Int32[Array, " seed"]) ->
     def one_seed(seed):
         return algorithm.init(jax.random.fold_in(jax.random.PRNGKey(seed), _INIT))
 
-    return _each_seed(one_seed, layout, (seeds,), ())
-
-
-def _each_seed(
-    function: Callable[..., Any], layout: Layout, by_seed: tuple[Any, ...], shared: tuple[Any, ...]
-) -> Any:
-    """`function(*of one seed, *shared)` for all seeds, split over the devices of `layout`."""
-
-    def on_device(by_seed, shared):
-        if layout.side_by_side:
-            return jax.vmap(lambda one: function(*one, *shared))(by_seed)
-        return jax.lax.map(lambda one: function(*one, *shared), by_seed)
-
-    return jax.shard_map(
-        on_device,
-        mesh=layout.mesh,
-        in_specs=(P("seed"), P()),
-        out_specs=P("seed"),
-        check_vma=False,
-    )(by_seed, shared)
+    return each_seed(one_seed, layout, (seeds,), ())
 
 
 def _finite_leaves(state: Any) -> Bool[Array, " leaf"]:
     return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state)])
-
-
-def _place_seeds(layout: Layout, seeds: Int[np.ndarray, " seed"]) -> Int32[Array, " seed"]:
-    return place(np.asarray(seeds, np.int32), layout.by_seed)

@@ -9,7 +9,7 @@ MACAW, which prints test returns beside the wrong task).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -99,24 +99,23 @@ def draw_contexts(
             f"{dataset.path} holds data of {dataset.env_id} (spec {dataset.spec.hash[:12]}), not "
             f"of {env.spec.id} (spec {env.spec.hash[:12]})"
         )
-    tasks = config.task_indices(env)
-    records = [dataset.manifest.record(index) for index in tasks]
+    contexts = _unread(env, config, seeds, discount)
     batch = None
     if config.needs_context:
-        per_task = [task_contexts(dataset, config, index, seeds, discount) for index in tasks]
+        per_task = [
+            task_contexts(dataset, config, index, seeds, discount) for index in contexts.tasks
+        ]
         batch = jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *per_task)
-    return Contexts(
+    # Where nothing is adapted to there may be tasks without data.
+    records = {record.index: record for record in dataset.manifest.tasks}
+    held = [records.get(index) for index in contexts.tasks]
+    return replace(
+        contexts,
         batch=batch,
-        seeds=tuple(int(seed) for seed in seeds),
-        tasks=tasks,
-        description=config.context,
-        seed=config.context_seed,
-        discount=discount,
-        spec_hash=env.spec.hash,
         dataset=bundled.label(dataset.path),
         dataset_hash=dataset.manifest.hash,
-        behaviour=np.array([record.return_mean for record in records]),
-        oracle=np.array([_final_return(record.behaviour) for record in records]),
+        behaviour=np.array([record.return_mean if record else np.nan for record in held]),
+        oracle=np.array([_final_return(record.behaviour if record else {}) for record in held]),
     )
 
 
@@ -126,8 +125,16 @@ def without_data(
     """What an evaluation that reads no data needs of a run, for tasks of `env`. Returns of
     behaviour and oracle are not known. `InputError` for a protocol whose contexts are data."""
     if config.needs_context:
-        raise InputError(f"protocol {config.protocol!r} needs contexts: draw them from a dataset")
+        raise InputError(
+            f"protocol {config.protocol!r} needs contexts: draw them from a dataset (--data)"
+        )
+    return _unread(env, config, seeds, discount)
+
+
+def _unread(env: TaskEnv, config: EvalConfig, seeds: Sequence[int], discount: float) -> Contexts:
+    """Who is measured, before any data of the tasks was read."""
     tasks = config.task_indices(env)
+    unknown = np.full(len(tasks), np.nan)
     return Contexts(
         batch=None,
         seeds=tuple(int(seed) for seed in seeds),
@@ -138,8 +145,8 @@ def without_data(
         spec_hash=env.spec.hash,
         dataset="",
         dataset_hash="",
-        behaviour=np.full(len(tasks), np.nan),
-        oracle=np.full(len(tasks), np.nan),
+        behaviour=unknown,
+        oracle=unknown,
     )
 
 

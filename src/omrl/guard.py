@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int, Num
 from omrl.algorithm import Stage
 from omrl.checkpoint import leaf_names
 from omrl.chunk import Layout, train_chunk
-from omrl.data.buffers import TrainingData
+from omrl.data.buffers import Buffers, TrainingData
 from omrl.errors import NonFiniteError
 
 
@@ -26,12 +26,13 @@ def locate(
     stage: Stage,
     layout: Layout,
     states: Any,
-    data: TrainingData,
+    data: TrainingData | None,
     seeds: Int[np.ndarray, " seed"],
     task_ids: Int[np.ndarray, " task"],
     *,
     first: int,
     num_updates: int,
+    collected: Buffers | None = None,
 ) -> NonFiniteError:
     """The error for a chunk that was not finite, found by repeating it one update at a time.
 
@@ -41,7 +42,7 @@ def locate(
     """
     for step in range(first, first + num_updates):
         states, metrics, finite = train_chunk(
-            stage, layout, states, data, seeds, task_ids, num_updates=1
+            stage, layout, states, data, seeds, task_ids, 1, collected
         )
         metrics = {name: np.asarray(rows)[:, 0] for name, rows in metrics.items()}
         finite = np.asarray(finite)

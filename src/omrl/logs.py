@@ -1,9 +1,10 @@
 """What a run tells: `log.jsonl`, TensorBoard events, optionally W&B, and a progress bar.
 
-`log.jsonl` is the record; one row per interval of updates and one per evaluation:
+`log.jsonl` is the record; one row per interval of updates, per evaluation and per exploration:
 
     {"step": 200, "stage": "meta", "seconds": 3.1, "steps_per_s": 95.2, "metrics": {"loss": [0.1]}}
     {"step": 200, "seconds": 3.4, "evaluation": {"return": -41.2}}
+    {"step": 200, "seconds": 3.6, "exploration": {"env_steps": 5000, "prior_return": -90.1}}
 
 A metric has one mean per seed, over the interval's updates and tasks; `steps_per_s` counts updates
 of each seed in the last chunk, `seconds` are since the run's start, resumed parts added up. A
@@ -146,6 +147,11 @@ class RunLog:
         self._row({"step": step, "seconds": seconds, "evaluation": dict(values)})
         self._scalars(step, {f"evaluation/{name}": value for name, value in values.items()})
 
+    def exploration(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
+        """Writes what was collected between the updates `step` and `step + 1`."""
+        self._row({"step": step, "seconds": seconds, "exploration": dict(values)})
+        self._scalars(step, {f"exploration/{name}": value for name, value in values.items()})
+
     def pending(self) -> dict[str, Any]:
         """The unfinished interval as JSON, for the checkpoint."""
         return self._averages.to_json()
@@ -234,6 +240,13 @@ class _EvaluationRow:
     evaluation: Mapping[str, float | None]
 
 
+@dataclass(frozen=True)
+class _ExplorationRow:
+    step: int
+    seconds: float
+    exploration: Mapping[str, float | None]
+
+
 def read_log(folder: Path) -> list[dict[str, Any]]:
     """The rows of a run folder's `log.jsonl`, without a last one cut off by a kill.
 
@@ -251,8 +264,7 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
             if line.endswith(b"\n"):
                 raise
             break
-        kind = _EvaluationRow if isinstance(row, dict) and "evaluation" in row else _TrainingRow
-        from_json(kind, row, where, fix)
+        from_json(_kind(row), row, where, fix)
         rows.append(row)
     widths = {len(seeds) for row in rows for seeds in row.get("metrics", {}).values()}
     if widths == {0} or len(widths) > 1:
@@ -260,14 +272,19 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def _kind(row: Any) -> type[_TrainingRow | _EvaluationRow | _ExplorationRow]:
+    names = row if isinstance(row, dict) else ()
+    if "evaluation" in names:
+        return _EvaluationRow
+    return _ExplorationRow if "exploration" in names else _TrainingRow
+
+
 def _truncate(path: Path, step: int, evaluated: int) -> None:
     if not path.exists():
         return
-    rows = [
-        row
-        for row in read_log(path.parent)
-        if row["step"] <= (evaluated if "evaluation" in row else step)
-    ]
+    # A run explores behind the checkpoint of the same step, so a resumed one does it again.
+    last = {_TrainingRow: step, _EvaluationRow: evaluated, _ExplorationRow: step - 1}
+    rows = [row for row in read_log(path.parent) if row["step"] <= last[_kind(row)]]
     part = path.with_suffix(".jsonl.part")
     part.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     part.replace(path)

@@ -13,28 +13,43 @@ import numpy as np
 
 from omrl import bundle, bundled
 from omrl.algorithm import Algorithm
-from omrl.algos import registry as algorithms
 from omrl.algos.smac_config import SmacConfig
-from omrl.chunk import Layout
-from omrl.config import json_hash
+from omrl.collector import Collector
 from omrl.context import Contexts, draw_contexts, without_data
 from omrl.data.buffers import Buffers, TrainingData
 from omrl.data.dataset import Dataset
 from omrl.data.device import byte_budget, free_memory, load
 from omrl.data.host import open_host
-from omrl.data.mixture import DataView, check_tasks, open_view
-from omrl.data.statistics import measure
 from omrl.data.store import open_for_training, with_tasks_of
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
-from omrl.evaluate import AS_FITS, How, check_traces, evaluate
+from omrl.evaluate import AS_FITS, How, evaluate
+from omrl.exploration_setting import Setting
+from omrl.exploration_setting import check as check_exploring
+from omrl.exploration_setting import disk_bytes as collected_bytes
+from omrl.layout import Layout
 from omrl.presets import RunConfig, RunRecord
+from omrl.problem import Problem, build, measure_spec, open_problem
 from omrl.protocol import EvalConfig
 from omrl.results import EvalResult
 from omrl.runs import Run, check_new, create, open_run, resolve_devices, resume
 from omrl.train import check_data, disk_bytes, load_states, train
-from omrl.types import Spec
+
+__all__ = [
+    "Problem",
+    "Trained",
+    "build",
+    "evaluate_trained",
+    "go_on",
+    "load_trained",
+    "measure_spec",
+    "open_problem",
+    "read_record",
+    "record_of",
+    "start",
+    "tasks_of",
+]
 
 Placement = Literal["auto", "device", "host"]
 """Where the data of a training is: `auto` takes the device if there is ample room."""
@@ -43,93 +58,9 @@ DATA_SHARE = 0.5
 """Of the device's free memory, what data may take by default; loading it takes some more."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Opened data beside its environment, checked for a config."""
-
-    config: RunConfig
-    env: TaskEnv
-    """With the tasks and splits of the dataset."""
-    dataset: Dataset
-    train_tasks: tuple[int, ...]
-    view: DataView
-    """The part of the data that is trained on."""
-    encoder: DataView | None
-    """Of batches of the encoder buffer; None: `view`."""
-
-    @property
-    def views(self) -> tuple[DataView, ...]:
-        return (self.view,) if self.encoder is None else (self.view, self.encoder)
-
-    @property
-    def data_hash(self) -> str:
-        """Of all that is trained on."""
-        hashes = [view.hash for view in self.views]
-        return hashes[0] if len(hashes) == 1 else json_hash(hashes)
-
-
-def open_problem(
-    config: RunConfig, data: str | Path, *, mix: str | Path = "", encoder_data: str | Path = ""
-) -> Problem:
-    """Opens and checks the data. Raises `InputError` for whatever would stop the run later.
-
-    Args:
-        mix: dataset of the second term of the mixture that `config.slice` is; empty: `data`.
-        encoder_data: dataset of the encoder buffer; empty: `data`.
-    """
-    env = registry.make(config.env)
-    check_traces(config.eval, env)
-    splits = [
-        "" if config.train_tasks else config.train_split,
-        config.holdout,
-        "" if config.eval.tasks else config.eval.split,
-    ]
-    dataset = open_for_training(data, env, [name for name in splits if name])
-    env = with_tasks_of(dataset, env)
-    tasks = _train_tasks(config, dataset, env)
-    view = open_view(config.slice, dataset, open_for_training(mix, env) if mix else None)
-    encoder = None
-    if config.encoder_slice or encoder_data:
-        source = open_for_training(encoder_data, env) if encoder_data else dataset
-        check_tasks(dataset, source, tasks)
-        encoder = open_view(config.encoder_slice or config.slice, source)
-    return Problem(config, env, dataset, tasks, view, encoder)
-
-
-def _train_tasks(config: RunConfig, dataset: Dataset, env: TaskEnv) -> tuple[int, ...]:
-    chosen = config.train_tasks or env.splits[config.train_split]
-    held = dataset.task_indices
-    for index in config.train_tasks:
-        if index not in held:
-            raise InputError(
-                f"train_tasks: {dataset.path} has no task {index}; it has {len(held)}, from "
-                f"{held[0]} to {held[-1]}"
-            )
-    left_out = env.splits[config.holdout] if config.holdout else ()
-    tasks = tuple(index for index in chosen if index not in left_out)
-    if len(tasks) < config.algo.task_batch:
-        of = "train_tasks" if config.train_tasks else f"split {config.train_split!r}"
-        without = f" without {config.holdout!r}" if config.holdout else ""
-        raise InputError(
-            f"algo.task_batch is {config.algo.task_batch}; {dataset.path} has {len(tasks)} tasks "
-            f"in {of}{without}; take at most that many: --algo.task-batch"
-        )
-    return tasks
-
-
-def measure_spec(problem: Problem) -> Spec:
-    """Dimensions of the problem, and scales of observations and returns over the training tasks."""
-    return measure(problem.view, problem.train_tasks, problem.config.discount)
-
-
-def build(config: RunConfig, spec: Spec, *, shots: Sequence[int] = ()) -> Algorithm:
-    """The algorithm of a config; `shots`: numbers of adaptation rounds it must have room for."""
-    return algorithms.build(config.algo, spec, rounds=max(shots, default=0))
-
-
 def start(
     config: RunConfig,
-    data: str | Path,
+    data: str | Path | None,
     out: str | Path,
     *,
     command: str = "omrl.metatrain.start",
@@ -141,15 +72,16 @@ def start(
     **options: Any,
 ) -> Run:
     """Meta-trains into the new run folder `out`, by default on what JAX prefers; see `train` for
-    `options`. `placement` decides where the data is, not what is learned from it."""
+    `options`. `data` is None for a run that collects all itself. `placement` decides where the data
+    is, not what is learned from it."""
     devices = devices or resolve_devices("auto")
     check_new(Path(out))
-    problem = open_problem(config, data, mix=mix, encoder_data=encoder_data)
+    problem = open_problem(config, data or "", mix=mix, encoder_data=encoder_data)
     loaded = _load(problem, devices, placement, report)
     record = RunRecord(
         config,
         measure_spec(problem),
-        str(data),
+        str(data or ""),
         problem.data_hash,
         mix=str(mix),
         encoder_data=str(encoder_data),
@@ -160,6 +92,9 @@ def start(
     check_data(algorithm, loaded.data, np.array(problem.train_tasks))
     layout = Layout.of(devices, config.train.seeds)
     room = disk_bytes(algorithm, layout, config.train)
+    if (setting := _setting(problem, algorithm, layout)) is not None:
+        check_exploring(setting)
+        room += collected_bytes(setting)
     run = create(Path(out), record, command=command, devices=devices, room=room)
     _train(run, record, problem, loaded, devices, options)
     return run
@@ -190,7 +125,7 @@ def go_on(
         folders = "--data" + ", --mix" * bool(record.mix)
         folders += ", --encoder-data" * bool(record.encoder_data)
         raise InputError(
-            f"{problem.dataset.path}: not the data that {path} began with (hash "
+            f"{data or record.data}: not the data that {path} began with (hash "
             f"{problem.data_hash[:12]}, not {record.data_hash[:12]}); give its folder with "
             f"{folders}"
         )
@@ -204,6 +139,8 @@ def _check_encoder(problem: Problem, algorithm: Algorithm) -> None:
     """`InputError` for an encoder buffer that no batch is drawn from, and for a batch that was
     pointed at one where there is none. (A batch that is of it by default takes the main data.)"""
     specs = [spec for stage in algorithm.stages() for spec in stage.batches]
+    if problem.logged is None:
+        return
     if problem.encoder is None:
         for field in dataclasses.fields(problem.config.algo):
             if getattr(field.default, "buffer", "") != "main":
@@ -235,7 +172,8 @@ def _warn_of_labels(config: RunConfig, env: TaskEnv, report: Callable[[str], Non
 class _Loaded:
     """All that a run reads from its dataset; every file was compared with its hash."""
 
-    data: TrainingData
+    data: TrainingData | None
+    """None: no stage reads any."""
     contexts: Contexts
 
 
@@ -247,15 +185,18 @@ def _load(
 ) -> _Loaded:
     config = problem.config
     seeds = config.train.seed_numbers.tolist()
+    if problem.logged is None:
+        contexts = without_data(problem.env, config.eval, seeds=seeds, discount=config.discount)
+        return _Loaded(None, contexts)
+    contexts = draw_contexts(
+        problem.dataset, problem.env, config.eval, seeds=seeds, discount=config.discount
+    )
+    if not problem.needs_data:
+        return _Loaded(None, contexts)
     on_device = _fits(problem, devices, placement, report)
     read = load if on_device else open_host
     buffers = [read(v, problem.train_tasks, discount=config.discount) for v in problem.views]
-    return _Loaded(
-        buffers[0] if len(buffers) == 1 else Buffers(*buffers),
-        draw_contexts(
-            problem.dataset, problem.env, config.eval, seeds=seeds, discount=config.discount
-        ),
-    )
+    return _Loaded(buffers[0] if len(buffers) == 1 else Buffers(*buffers), contexts)
 
 
 def _fits(
@@ -288,16 +229,28 @@ def _train(
     options: dict[str, Any],
 ) -> None:
     config = record.run
+    algorithm, layout = build(config, record.spec), Layout.of(devices, config.train.seeds)
+    setting = _setting(problem, algorithm, layout)
     train(
         run,
-        build(config, record.spec),
+        algorithm,
         config.train,
-        Layout.of(devices, config.train.seeds),
+        layout,
         loaded.data,
         np.array(problem.train_tasks),
+        collector=None if setting is None else Collector(setting, run.path),
         evaluate=_evaluator(run, record, problem, loaded.contexts),
         **options,
     )
+
+
+def _setting(problem: Problem, algorithm: Algorithm, layout: Layout) -> Setting | None:
+    """Of a run that explores."""
+    if all(stage.exploration is None for stage in algorithm.stages()):
+        return None
+    config, tasks = problem.config, np.array(problem.train_tasks)
+    seeds = config.train.seed_numbers
+    return Setting(algorithm, problem.env, layout, seeds, tasks, config.discount)
 
 
 def _evaluator(
@@ -349,6 +302,12 @@ class Trained:
     def seeds(self) -> list[int]:
         """Run seeds, in the order of `states`."""
         return self.record.run.train.seed_numbers.tolist()
+
+    def dataset(self, data: str | Path | None = None) -> str | Path:
+        """`data`, or the dataset that was trained on; `InputError` where there was none."""
+        if not data and not self.record.data:
+            raise InputError(f"{self.source}: was trained without data; give some with --data")
+        return data or self.record.data
 
 
 def load_trained(
@@ -422,6 +381,8 @@ def tasks_of(
     missing = not source or not bundled.resolve(source).exists()
     if data is None and missing and not config.needs_context:
         return trained.env, None
-    splits = [] if config.tasks else [config.split]
+    source = trained.dataset(data)
+    # Where nothing is adapted to there may be tasks without data.
+    splits = [] if config.tasks or not config.needs_context else [config.split]
     dataset = open_for_training(source, trained.env, splits)
     return with_tasks_of(dataset, trained.env), dataset

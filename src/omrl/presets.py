@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from omrl import preset_ablations, preset_smac
+from omrl import preset_ablations, preset_online, preset_smac
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.meta_bc import MetaBcConfig
 from omrl.algos.mt_awr import MtAwrConfig
@@ -19,7 +19,7 @@ from omrl.config import json_hash, to_json
 from omrl.data.sample import BatchSpec
 from omrl.data.slice import check_name
 from omrl.errors import InputError, nearest
-from omrl.protocol import EvalConfig
+from omrl.protocol import EvalConfig, exploring
 from omrl.ranges import Fraction, Natural, check_ranges
 from omrl.train import TrainConfig
 from omrl.types import Spec
@@ -277,6 +277,19 @@ PRESETS: dict[str, Preset] = {
         "environment is MACAW's, whose data there is; sampled tasks are distinct, the code's need "
         "not be",
     ),
+}
+PRESETS |= {
+    name: Preset(
+        RunConfig(
+            env=each.env,
+            algo=each.algo,
+            train=preset_online.TRAIN,
+            eval=exploring(each.explore, EvalConfig()),
+        ),
+        each.source,
+        each.deviates,
+    )
+    for name, each in preset_online.ONLINE.items()
 }
 PRESETS |= preset_ablations.ours("macaw-cheetah-vel", PRESETS["macaw-cheetah-vel"])
 PRESETS |= preset_ablations.of_the_code("macaw-cheetah-vel", PRESETS["macaw-cheetah-vel-code"])

@@ -1,8 +1,8 @@
 """Meta-training of any algorithm: chunks of updates, with all that happens between them.
 
 At every step count the loop does, in this order: evaluate if due, checkpoint if due or told to
-stop, then the next chunk. A checkpoint therefore holds everything up to its step and nothing after,
-and a resumed run equals an uninterrupted one bit for bit, its log included.
+stop, explore if due, then the next chunk. A checkpoint therefore holds everything up to its step
+and nothing after, and a resumed run equals an uninterrupted one bit for bit, its log included.
 """
 
 from __future__ import annotations
@@ -22,18 +22,27 @@ from jaxtyping import Int
 from omrl import guard, hosts
 from omrl.algorithm import Algorithm, Stage
 from omrl.checkpoint import Checkpoints
-from omrl.chunk import MAX_UPDATES, Layout, abstract_states, init_states, place, train_chunk
-from omrl.data.buffers import TrainingData, is_on_disk, num_rows
-from omrl.data.sample import check_sizes, check_specs
+from omrl.chunk import Layout, abstract_states, init_states, place, train_chunk
+from omrl.collector import Collector
+from omrl.data.buffers import Buffers, TrainingData, is_on_disk
 from omrl.errors import InputError, NonFiniteError, Stopped
 from omrl.interrupt import Interrupt
 from omrl.logs import Averages, RunLog
+from omrl.pace import Pace
 from omrl.progress import TrainProgress
 from omrl.ranges import INT32_MAX, Count, Natural, Size, check_ranges
 from omrl.runs import Run, claimed
+from omrl.stages import check_data, num_updates
 
-CHUNK_SECONDS = 1.5
-"""Aim for the length of a chunk: a signal waits at most about this long."""
+__all__ = [
+    "TrainConfig",
+    "check_data",
+    "disk_bytes",
+    "load_states",
+    "num_updates",
+    "steps_of",
+    "train",
+]
 
 Evaluate = Callable[[Any, int], Mapping[str, float]]
 """`(states, step) -> values`: states [seed, ...] after `step` updates."""
@@ -66,30 +75,6 @@ class TrainConfig:
     @property
     def seed_numbers(self) -> Int[np.ndarray, " seed"]:
         return np.arange(self.first_seed, self.first_seed + self.seeds)
-
-
-def num_updates(algorithm: Algorithm) -> int:
-    """Updates of all stages together."""
-    return sum(stage.steps for stage in algorithm.stages())
-
-
-def check_data(
-    algorithm: Algorithm, data: TrainingData, task_ids: Int[np.ndarray, " task"]
-) -> None:
-    """Raises `InputError` if the data of the tasks `task_ids` is too little for a stage."""
-    for stage in algorithm.stages():
-        if stage.task_batch > len(task_ids):
-            raise InputError(
-                f"task_batch: stage {stage.name} draws {stage.task_batch} tasks per update, the "
-                f"data has {len(task_ids)}; use at most that many"
-            )
-        check_specs(stage.batches)
-        counts = num_rows(data, stage.batches)
-        for name in ("main", "encoder"):
-            specs = tuple(spec for spec in stage.batches if spec.buffer == name)
-            if specs:
-                rows = np.asarray(counts[specs[0].name]).tolist()
-                check_sizes(specs, rows, task_ids.tolist())
 
 
 def disk_bytes(algorithm: Algorithm, layout: Layout, config: TrainConfig) -> int:
@@ -127,9 +112,10 @@ def train(
     algorithm: Algorithm,
     config: TrainConfig,
     layout: Layout,
-    data: TrainingData,
+    data: TrainingData | None,
     task_ids: Int[np.ndarray, " task"],
     *,
+    collector: Collector | None = None,
     evaluate: Evaluate | None = None,
     wandb: bool = False,
     quiet: bool = False,
@@ -137,8 +123,9 @@ def train(
     """Trains to the end of the last stage, from the newest checkpoint of `run` if there is one.
 
     Args:
-        data: of the training tasks, on the device or on the disk.
+        data: of the training tasks, on the device or on the disk; None if no stage reads any.
         task_ids: their numbers, in the data's order.
+        collector: for stages that explore.
         evaluate: called in the first process alone.
 
     Returns:
@@ -151,7 +138,7 @@ def train(
     """
     check_data(algorithm, data, task_ids)
     checkpoints = Checkpoints(run.checkpoints, keep=config.keep)
-    position, states, averages = _start(run, algorithm, config, layout, checkpoints)
+    position, states, averages = _start(run, algorithm, config, layout, checkpoints, collector)
     log = RunLog(
         run.path,
         every=config.log_every,
@@ -170,8 +157,9 @@ def train(
             config=config,
             stages=algorithm.stages(),
             layout=layout,
-            data=data if is_on_disk(data) else place(data, layout.replicated),
+            data=data if data is None or is_on_disk(data) else place(data, layout.replicated),
             task_ids=task_ids,
+            collector=collector,
             evaluate=evaluate,
             checkpoints=checkpoints,
             log=log,
@@ -207,6 +195,7 @@ def _start(
     config: TrainConfig,
     layout: Layout,
     checkpoints: Checkpoints,
+    collector: Collector | None,
 ) -> tuple[_Position, Any, Averages]:
     if not checkpoints.steps:
         states = init_states(algorithm, layout, config.seed_numbers)
@@ -217,6 +206,8 @@ def _start(
         step = meta["step"]
         position = _Position(step, meta["seconds"], meta["evaluated"], saved=step)
         averages = Averages(**meta["averages"])
+        if collector is not None:
+            collector.restore(meta["collected"])
     # Fresh and restored alike, or the second call of the program compiles it again.
     return position, jax.device_put(states, layout.by_seed), averages
 
@@ -227,8 +218,9 @@ class _Trainer:
     config: TrainConfig
     stages: tuple[Stage, ...]
     layout: Layout
-    data: TrainingData
+    data: TrainingData | None
     task_ids: Int[np.ndarray, " task"]
+    collector: Collector | None
     evaluate: Evaluate | None
     checkpoints: Checkpoints
     log: RunLog
@@ -239,7 +231,7 @@ class _Trainer:
 
     def __post_init__(self) -> None:
         self.started = time.monotonic() - self.position.seconds
-        self.pace = _Pace()
+        self.pace = Pace()
 
     def run_to(self, total: int) -> None:
         """Runs up to `total` updates, the sum of all stages."""
@@ -250,6 +242,7 @@ class _Trainer:
                 self._compile(stage)
             while self.position.step < stage_end:
                 self._between_chunks(final=False)
+                self._explore(stage, stage_end - stage.steps)
                 self._chunk(stage, stage_end)
         self._between_chunks(final=True)
 
@@ -283,9 +276,20 @@ class _Trainer:
                 f"saved; go on with --resume",
             )
 
+    def _explore(self, stage: Stage, stage_start: int) -> None:
+        at, exploration = self.position, stage.exploration
+        if exploration is None or not exploration.is_due(at.step - stage_start):
+            return
+        assert self.collector is not None
+        values = self.collector.explore(
+            exploration, self.states, self.data, step=at.step, first=at.step == stage_start
+        )
+        self.log.exploration(at.step, self._seconds(), values)
+
     def _chunk(self, stage: Stage, stage_end: int) -> None:
         at = self.position
-        length = min(self.pace.length, stage_end - at.step, *self._to_next_event())
+        events = self._to_next_event(stage, at.step - stage_end + stage.steps)
+        length = min(self.pace.length, stage_end - at.step, *events)
         begin = time.monotonic()
         initial, first = self.states, at.step
         states, metrics, finite = self._train_chunk(stage, length)
@@ -313,16 +317,32 @@ class _Trainer:
     def _train_chunk(self, stage: Stage, length: int) -> tuple[Any, Any, Any]:
         seeds = self.config.seed_numbers
         outputs = train_chunk(
-            stage, self.layout, self.states, self.data, seeds, self.task_ids, length
+            stage,
+            self.layout,
+            self.states,
+            self.data if stage.needs_data else None,
+            seeds,
+            self.task_ids,
+            length,
+            self._collected(stage),
         )
         return jax.block_until_ready(outputs)
+
+    def _collected(self, stage: Stage) -> Buffers | None:
+        if stage.exploration is None:
+            return None
+        assert self.collector is not None
+        return self.collector.buffers
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started
 
-    def _to_next_event(self) -> list[int]:
+    def _to_next_event(self, stage: Stage, of_stage: int) -> list[int]:
+        """Updates to each, after `of_stage` updates of the stage."""
         intervals = (self.config.eval_every, self.config.checkpoint_every)
-        return [every - self.position.step % every for every in intervals if every]
+        updates = [every - self.position.step % every for every in intervals if every]
+        exploration = stage.exploration
+        return updates if exploration is None else [*updates, exploration.until_next(of_stage)]
 
     def _evaluate(self) -> None:
         at = self.position
@@ -343,6 +363,8 @@ class _Trainer:
             "evaluated": at.evaluated,
             "averages": self.log.pending(),
         }
+        if self.collector is not None:
+            extra["collected"] = self.collector.files.to_json()
         self.checkpoints.save(at.step, self.states, self.run.config, extra)
         at.saved = at.step
 
@@ -356,22 +378,11 @@ class _Trainer:
             self.task_ids,
             first=self.position.step,
             num_updates=length,
+            collected=self._collected(stage),
         )
         saved = self.position.saved
         good = f"the checkpoint of update {saved} is good" if saved >= 0 else "no checkpoint yet"
         return NonFiniteError(f"{error}; {good}")
-
-
-@dataclass
-class _Pace:
-    """How many updates fit into a chunk; they change its length, never a result."""
-
-    length: int = 1
-
-    def measured(self, num_updates: int, seconds: float) -> None:
-        """Approaches `CHUNK_SECONDS`, carefully: short chunks measure mostly their overhead."""
-        fitting = int(num_updates * CHUNK_SECONDS / seconds)
-        self.length = max(1, min(fitting, 4 * self.length, MAX_UPDATES))
 
 
 def _is_multiple(step: int, every: int) -> bool:

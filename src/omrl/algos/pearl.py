@@ -1,5 +1,5 @@
-"""Offline PEARL: probabilistic embeddings for actor-critic RL (Rakelly et al. 2019,
-arXiv:1903.08254) on fixed data, "batch PEARL" in MACAW's comparisons (arXiv:2008.06043, Table 3).
+"""PEARL: probabilistic embeddings for actor-critic RL (Rakelly et al. 2019, arXiv:1903.08254), also
+on fixed data: "batch PEARL" in MACAW's comparisons (arXiv:2008.06043, Table 3).
 
 The task is a latent z. An encoder makes of every transition a Gaussian factor, whose product over a
 context c is the posterior q(z|c); policy and critics are told z. Meta-training is soft actor-critic
@@ -7,9 +7,12 @@ on batches of many tasks, z drawn from the posterior of a second batch of the sa
 encoder learns from the critics' loss and from the KL to the prior N(0, 1). Adaptation is inference
 alone: no gradient step, one pass of the encoder over the context.
 
-Nothing is collected: both batches are of logged data, which is all that makes it offline. Files:
-the settings (`pearl_config.py`), losses and step (`pearl_learner.py`), going on learning on one
-task (`pearl_finetune.py`), what SMAC does too (`latent_context.py`, `latent_algorithm.py`), and
+What is learned from is all that tells offline and online apart: logged data, or what the run
+collects itself by its `exploration` (`omrl.collector`), acting on the prior and then on the
+posterior with one z for a whole trajectory.
+
+Files: the settings (`pearl_config.py`), losses and step (`pearl_learner.py`), going on learning on
+one task (`pearl_finetune.py`), what SMAC does too (`latent_context.py`, `latent_algorithm.py`), and
 here the algorithm behind the contract.
 `docs/algorithms/pearl.md` lists the differences to paper and reference code.
 """
@@ -43,7 +46,7 @@ class PearlState(NamedTuple):
 
 @dataclass(frozen=True)
 class Pearl(LatentAlgorithm[PearlState]):
-    """Offline PEARL behind the contract of `omrl.algorithm`."""
+    """PEARL behind the contract of `omrl.algorithm`."""
 
     config: PearlConfig
     spec: Spec
@@ -54,7 +57,18 @@ class Pearl(LatentAlgorithm[PearlState]):
     def stages(self) -> tuple[Stage, ...]:
         config = self.config
         batches, tasks = (config.batch, config.context), config.task_batch
-        return (Stage("meta", config.steps, tasks, batches, self.update, with_tasks=True),)
+        return (
+            Stage(
+                "meta",
+                config.steps,
+                tasks,
+                batches,
+                self.update,
+                with_tasks=True,
+                distinct_tasks=config.distinct_tasks,
+                exploration=config.exploration,
+            ),
+        )
 
     def update(
         self,
@@ -66,7 +80,10 @@ class Pearl(LatentAlgorithm[PearlState]):
         """One step on batches [task, sample, ...]. A task's noise goes with its number, so that the
         order of `tasks` changes nothing."""
         batch, context = (self.scaled(batches[name]) for name in ("batch", "context"))
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)
+        fold_each = jax.vmap(jax.random.fold_in, (None, 0))
+        keys = fold_each(key, tasks)
+        if not self.config.distinct_tasks:  # The second of a task is not to have the first's noise.
+            keys = jax.vmap(jax.random.fold_in)(keys, jnp.arange(len(tasks)))
         draw = partial(noise_of_task, self.config, *batch.action.shape[1:])
         z_noise, action_noise = jax.vmap(draw)(keys)
         infer = partial(latent_context.infer, context=context, noise=z_noise)

@@ -1,4 +1,4 @@
-"""Settings of offline PEARL; presets are named sets of them (`omrl.presets`)."""
+"""Settings of PEARL, offline and online; presets are named sets of them (`omrl.presets`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
+from omrl.exploration import Exploration
 from omrl.ranges import Count, Fraction, NonNegative, Positive, Size, check_ranges
 
 BATCH = BatchSpec("batch", 256)
@@ -77,6 +78,10 @@ class PearlConfig:
     """Transitions of a task that Q, V and policy learn from."""
     context: BatchSpec = CONTEXT
     """Transitions that z is inferred from."""
+    distinct_tasks: bool = True
+    """The tasks of an update are drawn without replacement; the reference code draws with it."""
+    exploration: Exploration | None = None
+    """What is collected while it trains; None: offline, from logged data alone."""
 
     def __post_init__(self) -> None:
         check_ranges(self)

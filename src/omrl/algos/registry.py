@@ -45,6 +45,11 @@ def build(config: AlgoConfig, spec: Spec, *, rounds: int = 0) -> Algorithm:
     return ALGORITHMS[type(config)](config.for_rounds(rounds), spec)
 
 
+def draws_distinct_tasks(config: AlgoConfig) -> bool:
+    """Whether an update needs as many training tasks as it has in its batch."""
+    return not isinstance(config, PearlConfig) or config.distinct_tasks
+
+
 def network_sizes(config: AlgoConfig, spec: Spec) -> dict[str, int]:
     """How many numbers every network of the algorithm's state holds, by the name of its field.
 

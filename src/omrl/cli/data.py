@@ -1,4 +1,4 @@
-"""`omrl data …`: look at datasets, check, cut, relabel and exchange them."""
+"""`omrl data …`: look at datasets, check, cut, relabel, exchange and take them from runs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from omrl.data.mixture import open_view
 from omrl.data.store import check_mdp, open_dataset, write_slice
 from omrl.envs import registry
 from omrl.errors import InputError, nearest
-from omrl.ranges import Count
+from omrl.ranges import Count, Natural
 from omrl.tables import print_grid
 
-_COMMANDS = ("info", "validate", "slice", "relabel", "import", "export")
+_COMMANDS = ("info", "validate", "slice", "relabel", "import", "export", "from-run")
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,23 @@ class SliceOptions:
     """Print one JSON object instead of a table."""
 
 
+@dataclass(frozen=True)
+class FromRunOptions:
+    """Write what a run collected itself as datasets: OUT has its main buffer, OUT-encoder its
+    encoder buffer."""
+
+    run: Positional[Path]
+    """Folder of a run that explores, such as one of a preset pearl-online-… or smac-data-…."""
+    out: Positional[Path]
+    """Folder of the new dataset."""
+    seed: Natural | None = None
+    """Seed of the run; without it its first."""
+    overwrite: bool = False
+    """Replace the datasets, if they are there, once the new ones are whole."""
+    json: bool = False
+    """Print a JSON object for each instead of a table."""
+
+
 def validate(options: ValidateOptions) -> None:
     """Print every finding; `InputError` if there is any. A clean result is put on record."""
     path = bundled.resolve(options.path)
@@ -95,8 +112,24 @@ def slice_dataset(options: SliceOptions) -> None:
     print_manifest(result.path, result.manifest, options.json)
 
 
+def write_from_run(options: FromRunOptions) -> None:
+    """Write the datasets and print what they hold."""
+    from omrl.data.from_run import write_collected
+
+    seed = [] if options.seed is None else ["--seed", str(options.seed)]
+    written = write_collected(
+        options.run,
+        options.out,
+        seed=options.seed,
+        command=shlex.join(["omrl", "data", "from-run", *seed]),
+        overwrite=options.overwrite,
+    )
+    for dataset in written:
+        print_manifest(dataset.path, dataset.manifest, options.json)
+
+
 def main(arguments: Sequence[str], command: str) -> None:
-    """`omrl data info|validate|slice|relabel|import|export …`."""
+    """`omrl data info|validate|slice|relabel|import|export|from-run …`."""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         names = "|".join(_COMMANDS)
@@ -119,6 +152,8 @@ def main(arguments: Sequence[str], command: str) -> None:
         print_manifest(result.path, result.manifest, options.json)
     elif name == "export":
         run_export(parse(ExportOptions, "data export", rest))
+    elif name == "from-run":
+        write_from_run(parse(FromRunOptions, "data from-run", rest))
     else:
         raise InputError(f"no command data {name!r}; {nearest(name, _COMMANDS)}")
 

@@ -18,10 +18,12 @@ from omrl.presets import PRESETS, RunConfig, preset
 USAGE = "omrl train PRESET | --from CONFIG.json | --resume RUN"
 HELP = """\
 usage: omrl train PRESET --data DATASET --out RUN [OPTIONS]
+       omrl train ONLINE-PRESET --out RUN [OPTIONS]
        omrl train --from CONFIG.json --data DATASET --out RUN [OPTIONS]
        omrl train --resume RUN [OPTIONS]
 
-Meta-train on a dataset (a folder, or bundled:NAME) into the new folder RUN.
+Meta-train on a dataset (a folder, or bundled:NAME) into the new folder RUN. Presets with online in
+their name collect their data themselves and need none.
 
 PRESET is a set of settings that has a name:
 {presets}
@@ -39,11 +41,11 @@ PRESET is a set of settings that has a name:
 class TrainOptions:
     """Meta-train the preset. Its settings are options too: --algo.steps 1000 --train.seeds 4."""
 
-    data: Path
-    """Folder of the dataset, or bundled:NAME."""
     out: Path
     """Folder of the new run."""
     config: Annotated[RunConfig, tyro.conf.arg(name="")]
+    data: Path | None = None
+    """Folder of the dataset, or bundled:NAME. Runs that collect all they learn from need none."""
     mix: Path | None = None
     """Dataset to mix in: the second term of a --slice such as 0.3:all+0.7:all is of this one."""
     encoder_data: Path | None = None

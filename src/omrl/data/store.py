@@ -85,18 +85,18 @@ def open_for_training(path: str | Path, env: TaskEnv, splits: Sequence[str] = ()
 def with_tasks_of(dataset: Dataset, env: TaskEnv) -> TaskEnv:
     """`env` with the splits of the dataset, and with its tasks where they are not those of `env`.
 
-    The dataset decides what task 3 is: logs may be of any tasks of the MDP. Raises `InputError`
-    where their numbers have a gap.
+    The dataset decides what task 3 is: logs may be of any tasks of the MDP. Where they are those of
+    `env`, its further splits stay. Raises `InputError` where their numbers have a gap.
     """
-    tasks = env.tasks
+    tasks, splits = env.tasks, {**env.splits, **dataset.splits}
     if not are_tasks_of(env, dataset.manifest.tasks):
-        tasks = dataset.task_parameters
+        tasks, splits = dataset.task_parameters, dataset.splits
         if dataset.task_indices != tuple(range(len(tasks))):
             raise InputError(
                 f"{dataset.path}: its tasks are not those of {env.spec.id}, and their numbers "
                 f"{dataset.task_indices} have a gap; number them 0 to {len(tasks) - 1}"
             )
-    return env.with_tasks(tasks, dataset.splits)
+    return env.with_tasks(tasks, splits)
 
 
 def are_tasks_of(env: TaskEnv, records: Sequence[TaskRecord]) -> bool:

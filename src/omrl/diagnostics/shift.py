@@ -70,7 +70,7 @@ def diagnose_shift(
     Raises `InputError` for a method without a posterior and for data that does not fit.
     """
     _check_posterior(trained.algorithm, trained.states)
-    env, dataset = tasks_of(trained, data or trained.record.data, config)
+    env, dataset = tasks_of(trained, trained.dataset(data), config)
     assert dataset is not None
     train_tasks = _train_tasks(trained, env)
     tasks = config.task_indices(env)

@@ -81,12 +81,14 @@ def play(
     states: Float64[np.ndarray, "env state"],
     tasks: Float64[np.ndarray, "env parameter"],
     act: Callable[[Float32[np.ndarray, "env obs"], int], Float[np.ndarray, "env act"]],
+    active: Bool[np.ndarray, " env"] | None = None,
 ) -> Iterator[Moment]:
     """One episode of every environment, step by step, until the horizon or until all are over.
 
-    `act` is given the observations and the time.
+    `act` is given the observations and the time. Only the `active` environments take part, by
+    default all.
     """
-    alive = np.ones(len(states), bool)
+    alive = np.ones(len(states), bool) if active is None else active.copy()
     obs = env.observe(states)
     for time in range(env.spec.horizon):
         action = act(obs, time)
@@ -128,10 +130,17 @@ def initial_states(
     """Row n is a function of (seed, n, episode) alone."""
     if seed < 0 or episode < 0:
         raise InputError(f"seed and episode must be 0 or more, not {seed} and {episode}")
+    rows = range(num_envs)
+    return np.stack([initial_state(env, seed=seed, index=n, episode=episode) for n in rows])
+
+
+def initial_state(
+    env: TaskEnv, *, seed: int, index: int, episode: int
+) -> Float64[np.ndarray, " state"]:
+    """Row `index` of `initial_states`."""
     counter = np.array([0, 0, _RESET_STREAM, episode], np.uint64)
-    keys = (np.array([seed, index], np.uint64) for index in range(num_envs))
-    generators = (np.random.Generator(np.random.Philox(key=key, counter=counter)) for key in keys)
-    return np.stack([env.reset(rng) for rng in generators])
+    key = np.array([seed, index], np.uint64)
+    return env.reset(np.random.Generator(np.random.Philox(key=key, counter=counter)))
 
 
 def available_cpus() -> int:

@@ -49,7 +49,7 @@ def run_study(
 
     Raises `InputError` where the plan is impossible or `out` holds something else.
     """
-    main = open_for_training(data or trained.record.data, trained.env)
+    main = open_for_training(trained.dataset(data), trained.env)
     datasets = {"": main} | {str(d): open_for_training(d, trained.env) for d in more_data}
     env = with_tasks_of(main, trained.env)
     for other in datasets.values():

@@ -1,0 +1,136 @@
+"""What a run collected itself as datasets: one of its main buffer, one of its encoder buffer.
+
+Both hold whole trajectories in the order in which they were collected, so that slices such as
+first-1200-transitions mean what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from omrl.algos import registry as algorithms
+from omrl.checkpoint import Checkpoints
+from omrl.data.dataset import Dataset
+from omrl.data.explored import Explored, ExploredFiles, concatenated
+from omrl.data.store import Writer, create
+from omrl.envs.base import EnvSpec
+from omrl.errors import InputError
+from omrl.metatrain import read_record
+from omrl.presets import RunRecord
+from omrl.problem import open_problem
+from omrl.runs import open_run
+
+
+def write_collected(
+    run: str | Path,
+    out: str | Path,
+    *,
+    seed: int | None = None,
+    command: str,
+    overwrite: bool = False,
+) -> list[Dataset]:
+    """The dataset `out` of the main buffer, and beside it `out`-encoder if there is anything in the
+    encoder buffer.
+
+    Args:
+        run: folder of a run that explores; its last checkpoint says what it has collected.
+        seed: run seed; by default the first.
+
+    Raises:
+        InputError: no such run or seed, damaged files, or rewards that are labels, since those of a
+            dataset are its environment's.
+    """
+    opened = open_run(Path(run))
+    record = read_record(opened)
+    seeds = record.run.train.seed_numbers.tolist()
+    seed = seeds[0] if seed is None else seed
+    if seed not in seeds:
+        raise InputError(f"seed {seed}: {run} has {seeds[0]} to {seeds[-1]}")
+    _check(record, run)
+    checkpoints = Checkpoints(opened.checkpoints, read_only=True)
+    meta = checkpoints.read_meta()
+    checkpoints.close()
+    files = ExploredFiles(Path(run), **meta["collected"])
+    problem = open_problem(
+        record.run, record.data, mix=record.mix, encoder_data=record.encoder_data
+    )
+    parts = (part.only(part.seed == seeds.index(seed)) for part in files.read())
+    behaviour = {
+        "algorithm": type(algorithms.build(record.run.algo, record.spec)).__name__,
+        "seed": seed,
+        "updates": meta["step"],
+    }
+    out, tasks = Path(out), problem.train_tasks
+    main = create(out, problem.env, command=command, overwrite=overwrite)
+    for index in tasks:
+        main.truncate(index, 0)
+    held = _append(main, problem.env.spec, parts, tasks)
+    written = [_finish(main, tasks, behaviour | {"buffer": "main"})]
+    if held:
+        path = out.with_name(f"{out.name}-encoder")
+        encoder = create(path, problem.env, command=command, overwrite=overwrite)
+        for position, trajectories in held.items():
+            index = tasks[position]
+            encoder.truncate(index, 0)
+            encoder.append(index, **columns(concatenated(trajectories), problem.env.spec))
+        written.append(
+            _finish(encoder, [tasks[n] for n in held], behaviour | {"buffer": "encoder"})
+        )
+    return written
+
+
+def _check(record: RunRecord, run: str | Path) -> None:
+    stages = algorithms.build(record.run.algo, record.spec).stages()
+    explorations = [stage.exploration for stage in stages if stage.exploration is not None]
+    if not explorations:
+        raise InputError(f"{run}: learned from logged data, {record.data}; it collected none")
+    if any(exploration.label_context for exploration in explorations):
+        raise InputError(
+            f"{run}: its rewards are labels of the algorithm, not those of {record.run.env}, which "
+            "a dataset has to have; export a run without exploration.label_context"
+        )
+
+
+def _append(
+    writer: Writer, spec: EnvSpec, parts: Iterable[Explored], tasks: tuple[int, ...]
+) -> dict[int, list[Explored]]:
+    """Writes the main buffer; of every task, by position, what the encoder buffer holds."""
+    held: dict[int, list[Explored]] = {}
+    for part in parts:
+        for position in np.unique(part.task).tolist():
+            one = part.only(part.task == position)
+            writer.append(tasks[position], **columns(one, spec))
+            before = held.get(position, [])
+            cleared = np.flatnonzero(one.clears)
+            if len(cleared):
+                before, one = [], one.only(np.arange(len(one.length)) >= cleared[-1])
+            held[position] = [*before, one.only(one.in_encoder)]
+    filled = {n: [one for one in parts if len(one.length)] for n, parts in sorted(held.items())}
+    return {position: parts for position, parts in filled.items() if parts}
+
+
+def columns(explored: Explored, spec: EnvSpec) -> dict[str, Any]:
+    """As those of a dataset."""
+    ends, last = explored.starts[1:] - 1, np.zeros(len(explored.reward), bool)
+    last[ends] = True
+    terminated = np.zeros_like(last)
+    terminated[ends] = explored.terminated
+    given: dict[str, Any] = {
+        "obs": explored.obs,
+        "action": explored.action,
+        "reward": explored.reward,
+        "terminated": terminated,
+        "truncated": last & ~terminated,
+        "episode_start": explored.starts,
+    }
+    return given | {"terms": explored.terms} if spec.term_names else given
+
+
+def _finish(writer: Writer, tasks: Iterable[int], behaviour: dict[str, Any]) -> Dataset:
+    for index in tasks:
+        writer.complete(index, behaviour)
+    return writer.finish()

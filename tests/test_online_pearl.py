@@ -1,0 +1,266 @@
+"""PEARL that collects its data itself: whole runs, what can go wrong, and that it learns."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from omrl import metatrain, preset_online
+from omrl.algos.pearl_config import PearlConfig
+from omrl.checkpoint import Checkpoints
+from omrl.chunk import Layout, init_states, train_chunk
+from omrl.cli import main
+from omrl.collector import Collector
+from omrl.config import to_json
+from omrl.data.sample import BatchSpec
+from omrl.data.store import open_dataset
+from omrl.envs import registry
+from omrl.errors import InputError
+from omrl.exploration import Exploration
+from omrl.exploration_setting import Setting
+from omrl.logs import read_log
+from omrl.presets import PRESETS, RunConfig
+from omrl.protocol import EvalConfig, exploring
+from omrl.runs import open_run
+from omrl.train import TrainConfig
+from tiny_macaw import make_pearl
+from toy import make_data
+
+TASKS = (3, 1, 7, 9, 20)
+EVAL = EvalConfig(protocol="zero-shot", shots=(0,), episodes=2, tasks=(80, 81))
+EXPLORATION = Exploration(
+    every=8, explored_tasks=4, initial_steps=30, prior_steps=30, posterior_steps=50, context_size=7
+)
+CONFIG = RunConfig(
+    env="point-robot/oyster-v1",
+    train_tasks=TASKS,
+    algo=PearlConfig(
+        hidden=(4,),
+        encoder_hidden=(4,),
+        latent=2,
+        steps=20,
+        task_batch=6,
+        distinct_tasks=False,
+        batch=BatchSpec("batch", 8),
+        context=BatchSpec("context", 5, buffer="encoder"),
+        exploration=EXPLORATION,
+    ),
+    train=TrainConfig(seeds=2, log_every=10, checkpoint_every=10),
+    eval=EVAL,
+)
+
+
+def with_algo(**changes) -> RunConfig:
+    return replace(CONFIG, algo=replace(CONFIG.algo, **changes))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("online") / "run"
+    metatrain.start(CONFIG, None, path, quiet=True)
+    return path
+
+
+def test_a_run_without_any_data(run):
+    record = metatrain.record_of(run)
+    assert (record.data, record.data_hash) == ("", "")
+    assert record.spec.num_train_tasks == 5
+    assert record.spec.obs_mean == ()
+    rows = [row for row in read_log(run) if "exploration" in row]
+    assert [row["step"] for row in rows] == [0, 8, 16]
+    trained = metatrain.load_trained(run)
+    result = metatrain.evaluate_trained(trained)
+    assert result.returns.shape == (2, 2, 1, 2)
+    assert np.isnan(result.behaviour).all()
+    explored = exploring("explore-paper", replace(EVAL, tasks=(80,)))
+    assert metatrain.evaluate_trained(trained, config=explored).returns.shape == (2, 1, 3, 4)
+    with pytest.raises(InputError, match="was trained without data; give some with --data"):
+        metatrain.evaluate_trained(trained, config=EvalConfig(tasks=(80,)))
+
+
+def test_resumed_without_data(run, tmp_path):
+    path = shutil.copytree(run, tmp_path / "run")
+    shutil.rmtree(path / "checkpoints" / "20")
+    devices = jax.devices("cpu")[:1]
+    metatrain.go_on(path, data=None, command="omrl train --resume", devices=devices, quiet=True)
+    ends = [metatrain.load_trained(folder).states for folder in (run, path)]
+    for one, other in zip(*map(jax.tree.leaves, ends), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (with_algo(exploration=None), "--data: stage meta learns from logged"),
+        (replace(CONFIG, slice="last-5"), "slice, encoder_slice: are of logged data"),
+        (replace(CONFIG, eval=EvalConfig()), "eval.protocol: given adapts to logged data"),
+        (with_algo(normalize_obs=True), "algo.normalize_obs: there is no data to measure"),
+        (replace(CONFIG, train_tasks=(3, 80)), "would explore task 80, a test task of point"),
+        (replace(CONFIG, train_tasks=(3, 100)), "train_tasks: point-robot/oyster-v1 has no task"),
+        (replace(CONFIG, train_tasks=(), train_split="valid"), "split 'valid' is not one of"),
+        (with_algo(distinct_tasks=True), "algo.task_batch is 6; point-robot/oyster-v1 has 5"),
+    ],
+)
+def test_configs_that_cannot_run(config, message, tmp_path):
+    with pytest.raises(InputError, match=message.replace(".", r"\.")):
+        metatrain.start(config, None, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_test_tasks_are_explored_if_the_config_says_so():
+    exploration = replace(EXPLORATION, test_tasks=True)
+    config = replace(with_algo(exploration=exploration), train_tasks=(3, 80))
+    assert metatrain.open_problem(config).train_tasks == (3, 80)
+
+
+def test_tasks_that_are_both_may_be_explored():
+    """As in cheetah-dir, where the two test tasks are those of training."""
+    config = replace(
+        CONFIG, env="cheetah-dir/oyster-v1", train_tasks=(), eval=replace(EVAL, tasks=())
+    )
+    assert metatrain.open_problem(config).train_tasks == (0, 1)
+
+
+def test_tasks_of_an_update_may_be_drawn_twice():
+    """Then they differ in their noise, and in their batches."""
+    algorithm = make_pearl(task_batch=12, distinct_tasks=False)
+    (stage,) = algorithm.stages()
+    layout = Layout.of(jax.devices("cpu")[:1], 1)
+    states = init_states(algorithm, layout, np.arange(1))
+    _, metrics, _ = train_chunk(stage, layout, states, make_data(), np.arange(1), np.arange(6), 4)
+    tasks, kl = (np.asarray(metrics[name])[0, :4] for name in ("task", "kl"))
+    assert {len(set(row)) for row in tasks.tolist()} != {12}
+    assert all(len(set(row)) == 12 for row in kl.tolist())
+
+
+def test_datasets_of_what_was_collected(run, tmp_path, capsys):
+    assert main(["data", "from-run", str(run), str(tmp_path / "d"), "--seed", "1", "--json"]) == 0
+    capsys.readouterr()
+    main_data, encoder = (open_dataset(tmp_path / name) for name in ("d", "d-encoder"))
+    buffers = collected_of(run)
+    for position, index in enumerate(TASKS):
+        for dataset, name in ((main_data, "main"), (encoder, "encoder")):
+            task = dataset.task(index)
+            held = jax.tree.map(lambda leaf, n=position: leaf[1, n], getattr(buffers, name))
+            count = int(held.num_rows)
+            assert task.num_rows == count
+            np.testing.assert_array_equal(task.action, held.action[:count])
+            np.testing.assert_array_equal(task.reward, held.reward[:count])
+            np.testing.assert_array_equal(task.obs, held.obs[: count + task.num_episodes])
+            assert task.behaviour["buffer"] == name
+            assert task.behaviour["updates"] == 20
+    assert encoder.task(3).num_rows == 40
+    assert main_data.splits["train"] == tuple(sorted(TASKS))
+
+
+def collected_of(run: Path):
+    record = metatrain.record_of(run)
+    layout = Layout.of(jax.devices("cpu")[:1], 2)
+    algorithm = metatrain.build(record.run, record.spec)
+    env, seeds = registry.make(record.run.env), record.run.train.seed_numbers
+    collector = Collector(Setting(algorithm, env, layout, seeds, np.array(TASKS), 0.99), run)
+    checkpoints = Checkpoints(open_run(run).checkpoints, read_only=True)
+    collector.restore(checkpoints.read_meta()["collected"])
+    checkpoints.close()
+    return jax.tree.map(np.asarray, collector.buffers)
+
+
+def test_datasets_that_cannot_be_taken_from_a_run(run, cheetah_run, tmp_path, capsys):
+    out = str(tmp_path / "d")
+    for arguments, message in (
+        ([str(run), out, "--seed", "5"], "seed 5: "),
+        ([str(cheetah_run), out], "learned from logged data"),
+        ([str(tmp_path), out], "not a run folder"),
+    ):
+        assert main(["data", "from-run", *arguments]) == 2
+        assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_offline_training_on_what_was_collected(run, tmp_path):
+    """First-n and last-n slices, test tasks without data, and an evaluation that needs none."""
+    assert main(["data", "from-run", str(run), str(tmp_path / "d")]) == 0
+    config = with_algo(exploration=None)
+    config = replace(
+        config, train_tasks=(), train_split="train", eval=replace(EVAL, tasks=()),
+        slice="first-45-transitions", encoder_slice="last-25-transitions",
+    )  # fmt: skip
+    problem = metatrain.open_problem(config, tmp_path / "d", encoder_data=tmp_path / "d-encoder")
+    assert problem.train_tasks == tuple(sorted(TASKS))
+    assert config.eval.task_indices(problem.env) == tuple(range(80, 100))
+    assert [problem.view.task(3).num_rows, problem.encoder.task(3).num_rows] == [45, 25]
+
+
+def test_the_command(tmp_path, capsys):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(to_json(with_algo(steps=1))))
+    out = tmp_path / "run"
+    assert main(["train", "--from", str(config), "--out", str(out), "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"] == str(out)
+    assert main(["train", "pearl-cheetah-vel", "--out", str(out) + "2"]) == 2
+    assert "--data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", preset_online.ONLINE)
+def test_gradient_steps_per_environment_step(name):
+    """PEARL: 2,000 or 4,000 for 5 x 1,000; SMAC's data: 16,000."""
+    config = PRESETS[name].config
+    exploration = config.algo.exploration
+    env = registry.make(config.env)
+    tasks = len(env.splits["train"])
+    collected = exploration.env_steps(config.algo.steps, tasks) - 2000 * tasks
+    iterations = config.algo.steps // exploration.every
+    per_iteration = 10_000 if name == "pearl-online-cheetah-dir-code" else 5000
+    assert collected == iterations * per_iteration
+    assert metatrain.open_problem(config).train_tasks == env.splits["train"]
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[1] / "docs" / "online.md"
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
+    assert len(lines) == 3
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        assert program == "omrl"
+        quick = ["--eval.episodes", "1"] if "--out" in arguments else []
+        assert main([*arguments, *quick]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "my-data", "my-data-encoder"}
+
+
+@pytest.mark.slow
+def test_it_learns_where_to_go(tmp_path):
+    """Eight goals: acting on the posterior has to become better than acting on the prior, which
+    cannot know the goal."""
+    algo = PearlConfig(
+        hidden=(32, 32), encoder_hidden=(32, 32), latent=3, steps=8000, task_batch=6,
+        critic_lr=1e-3, value_lr=1e-3, policy_lr=1e-3, encoder_lr=1e-3, discount=0.9,
+        target_rate=0.02, kl_weight=0.01, reward_scale=20.0, mean_penalty=0.0,
+        log_std_penalty=0.0, batch=BatchSpec("batch", 64),
+        context=BatchSpec("context", 40, buffer="encoder"),
+        exploration=Exploration(
+            every=400, explored_tasks=8, initial_steps=100, prior_steps=40, posterior_steps=60,
+            context_size=40,
+        ),
+    )  # fmt: skip
+    goals = (0, 3, 4, 6, 28, 31, 35, 54)
+    train = TrainConfig(log_every=4000, checkpoint_every=8000)
+    config = replace(CONFIG, algo=algo, train_tasks=goals, train=train)
+    metatrain.start(config, None, tmp_path / "run", quiet=True)
+    rows = [r["exploration"] for r in read_log(tmp_path / "run") if "exploration" in r]
+    prior, posterior = (
+        np.array([row[f"{name}_return"] for row in rows]) for name in ("prior", "posterior")
+    )
+    assert posterior[:5].mean() < -19
+    assert posterior[-5:].mean() > -15
+    assert posterior[-5:].mean() > prior[-5:].mean() + 3
