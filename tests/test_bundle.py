@@ -186,7 +186,7 @@ def test_damage_is_one_clear_line(made, damage, message):
 def test_objects_are_never_unpickled(made):
     held = bundle.read(made)
     np.savez(made / "weights.npz", **held.leaves | {"step": np.array([{}], object)})
-    with pytest.raises(InputError, match=r"damaged .*allow_pickle"):
+    with pytest.raises(InputError, match=r"damaged \(Python objects, or no array\)"):
         bundle.read(made)
 
 

@@ -318,8 +318,7 @@ def marked(dataset: Dataset, config: EvalConfig) -> bool:
         ({"buffer_size": 40, "burn_in": 1}, True),
         ({"buffer_size": 40, "burn_in": 2}, False),
         ({"buffer_size": 45, "burn_in": 2}, True),
-        # Fewer transitions than a batch: no step is taken.
-        ({"batch_size": 101, "sampling": "without_replacement"}, False),
+        # With fewer transitions than a batch no step is taken: the last trajectory makes it full.
         ({"batch_size": 100, "sampling": "without_replacement"}, True),
     ],
 )

@@ -24,8 +24,8 @@ def reading(path: Path | str, fix: str) -> Iterator[None]:
         # Where the system cannot open the file, it names it.
         if isinstance(error, OSError) and error.filename is not None:
             raise InputError(f"cannot read {system_error(error)}") from error
-        # Whatever is no numpy file may be a pickle to numpy, which then says how to load it.
-        said = "no file of numpy's" if "pickle" in str(error) else reason(error)
+        # What numpy says of these, and of all that is no file of its own, is how to unpickle it.
+        said = "Python objects, or no array" if "pickle" in str(error) else reason(error)
         raise InputError(f"{path}: damaged ({said}); {fix}") from error
 
 
