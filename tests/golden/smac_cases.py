@@ -43,7 +43,7 @@ from omrl.types import Batch, Spec
 LEFT_OUT: Mapping[str, str] = {
     "multi/online_as_run_torch1/": "what the reference code does by accident: gradients of new "
     "weights through old activations",
-    "protocol/": "trajectories, which test_explore_protocol.py plays",
+    "protocol/": "trajectories, which test_explore_protocol.py and test_protocol.py play",
 }
 """Outputs that are not compared, by how their names start, and why."""
 
