@@ -109,7 +109,7 @@ class Reference(Algorithm[State, Known]):
         return (Stage("online", 1, 1, batches, self._update, exploration=self.config),)
 
     def _update(self, state, batches, key):
-        raise NotImplementedError
+        raise AssertionError("it collects and is not trained")
 
     def begin(self, state, key):
         nothing = jnp.zeros(state.guesses.noise.shape[-1])
@@ -135,7 +135,7 @@ class Reference(Algorithm[State, Known]):
         return jnp.tanh(reparametrized(state.actions.at(key), mean, log_std))
 
     def policy_layers(self, state, task):
-        raise NotImplementedError
+        raise AssertionError("it is not exported")
 
     def predict_reward(self, state, task, obs, action, next_obs):
         return _mlp(state.layers["decoder"], jnp.concatenate([obs, action, task.z]))[0]
@@ -235,7 +235,7 @@ class Toy(TaskEnv):
     start: tuple[float, ...]
 
     def sample_tasks(self, rng, num):
-        raise NotImplementedError
+        raise AssertionError("its tasks are those of the file")
 
     def reset(self, rng):
         return np.array(self.start)
