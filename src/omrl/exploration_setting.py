@@ -45,7 +45,7 @@ def check(setting: Setting) -> None:
         )
     try:
         env.physics(1).close()
-    except NotImplementedError:
+    except NotImplementedError:  # as `TaskEnv.physics` says of an MDP known by its logs alone
         raise InputError(
             f"{env.spec.id}: has no simulator to explore; learn from logged data alone, with a "
             "preset that does not explore, such as pearl-cheetah-vel"

@@ -229,7 +229,11 @@ class TaskEnv(abc.ABC):
 
     @abc.abstractmethod
     def physics(self, num_threads: int) -> Physics:
-        """A simulator of this family; the caller closes it."""
+        """A simulator of this family; the caller closes it.
+
+        An MDP that is known by its logs alone raises NotImplementedError: it can be trained and
+        relabelled on, not explored.
+        """
 
 
 class SolvedEnv(TaskEnv):
