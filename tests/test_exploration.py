@@ -171,6 +171,7 @@ def test_room_for_all_that_will_be_collected():
         ({"into_encoder": "none"}, "into_encoder: none needs logged data"),
         ({"prior_steps": 0}, "prior_steps: 0 with clear_encoder"),
         ({"label_context": 5}, "label_context: is drawn from logged data"),
+        ({"physics": "test"}, "physics: test is without the rewards of test tasks"),
     ],
 )
 def test_schedules_that_cannot_be(changes, message):

@@ -25,7 +25,7 @@ from omrl.data.explored import Explored, ExploredFiles, blocks, concatenated
 from omrl.envs.base import Physics, TaskEnv
 from omrl.envs.engine import available_cpus, initial_state, play
 from omrl.errors import InputError, NonFiniteError
-from omrl.exploration import Exploration, turns
+from omrl.exploration import Exploration, played_task, turns
 from omrl.exploration_setting import Setting, buffer_shapes, check
 from omrl.explorers import Acting, Given, Wave
 from omrl.layout import place, place_seeds
@@ -196,8 +196,7 @@ class Collector:
         setting, spec = self.setting, self.setting.env.spec
         static = setting.algorithm, now.exploration, setting.layout
         shape = playing.shape
-        parameters = setting.env.tasks[setting.task_ids[wave.task]]
-        parameters = np.repeat(parameters.reshape(-1, parameters.shape[-1]), shape[2], axis=0)
+        parameters = setting.env.tasks[self._played_tasks(now, wave).ravel()]
 
         def act(obs: Float32[np.ndarray, "row obs"], time: int) -> Float32[np.ndarray, "row act"]:
             by_slot = obs.reshape(*shape, -1)
@@ -237,6 +236,20 @@ class Collector:
                 for number in of_task
             ]
         )
+
+    def _played_tasks(self, now: _Now, wave: Wave) -> Int64[np.ndarray, "seed slot trajectory"]:
+        """Numbers of the tasks whose environments the trajectories are played in."""
+        setting = self.setting
+        explored = setting.task_ids[wave.task][..., None] + np.zeros_like(wave.number)
+        if now.exploration.physics == "own":
+            return explored
+        test_ids = np.array(setting.env.splits["test"])
+        given = np.broadcast_arrays(setting.seeds[:, None, None], explored, wave.number)
+        drawn = [
+            played_task(seed, now.step, task, number, len(test_ids))
+            for seed, task, number in zip(*(each.ravel().tolist() for each in given), strict=True)
+        ]
+        return test_ids[np.array(drawn)].reshape(wave.number.shape)
 
     def _check_actions(
         self, action: np.ndarray, wave: Wave, playing: np.ndarray, step: int

@@ -20,7 +20,14 @@ from omrl.config import differences, json_hash, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write, read_text
 from omrl.report import Evaluation, figure, grouped, open_folder, render, study_section
-from omrl.results import BASELINES, EvalResult, Provenance, episodes_note, online_notes
+from omrl.results import (
+    BASELINES,
+    EvalResult,
+    Provenance,
+    episodes_note,
+    online_notes,
+    test_tasks_note,
+)
 from omrl.studies import results as studies
 from omrl.studies.figures import study_figure
 from omrl.studies.plan import StudyName
@@ -275,6 +282,7 @@ def _section(runs: Runs, presets: Mapping[str, str], statistic: str) -> dict[str
             f"{name}: {estimates[1].method}; seeds {', '.join(map(str, source.seeds))}; contexts "
             f"of {source.dataset or 'no data'} ({source.dataset_hash[:12] or '-'})"
         )
+        notes += [f"{name}: {note}" for note in test_tasks_note(source)]
     if len({result.provenance.dataset_hash for result in last.values()}) > 1:
         notes.append("NOT OF THE SAME DATA: the contexts of these runs are of different datasets")
     caption = "Return per task after adaptation; bars: standard error over seeds."

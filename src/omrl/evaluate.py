@@ -153,7 +153,13 @@ def provenance_of(
         dataset=contexts.dataset if contexts else "",
         dataset_hash=contexts.dataset_hash if contexts else "",
         run_hash=run_hash,
+        test_tasks=_explored_test_tasks(algorithm),
     )
+
+
+def _explored_test_tasks(algorithm: Algorithm) -> Any:
+    explorations = [stage.exploration for stage in algorithm.stages() if stage.exploration]
+    return max((exploration.of_test_tasks for exploration in explorations), default="")
 
 
 def _num_seeds(states: Any) -> int:

@@ -27,6 +27,9 @@ from omrl.ranges import Count, Natural, Size, check_ranges
 _TASKS_STREAM = 0x7461736B
 """Keeps the draw of tasks apart from other uses of the same key."""
 
+_PHYSICS_STREAM = 0x70687973
+"""The same for the draw of test tasks whose physics are played."""
+
 
 @dataclass(frozen=True)
 class Exploration:
@@ -60,11 +63,19 @@ class Exploration:
     (`Algorithm.predict_reward`), in place of the environment's; 0: rewards are those."""
     test_tasks: bool = False
     """Tasks of the environment's test split may be among the training tasks, so explored."""
+    physics: Literal["own", "test"] = "own"
+    """Where a task is explored: in its own environment, or in that of a test task, drawn uniformly
+    for every trajectory (SMAC, Figure 8). Rewards are then labels of the task explored."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
         if not self.prior_steps + self.posterior_steps:
             raise InputError("prior_steps, posterior_steps: both are 0; explore with one of them")
+        if self.physics == "test" and not self.label_context:
+            raise InputError(
+                "physics: test is without the rewards of test tasks, so rewards have to be labels; "
+                "set label_context, or let physics be own"
+            )
         if self.draw == "union":
             return
         if not self.initial_steps:
@@ -96,6 +107,15 @@ class Exploration:
         each = self.explored_tasks * (self.prior_steps + self.posterior_steps)
         return num_tasks * self.initial_steps + self.count(steps) * each
 
+    @property
+    def of_test_tasks(self) -> Literal["", "with their rewards", "without their rewards"]:
+        """How test tasks are explored; empty: they are not."""
+        if self.physics == "test":
+            return "without their rewards"
+        if not self.test_tasks:
+            return ""
+        return "without their rewards" if self.label_context else "with their rewards"
+
     def is_due(self, step: int) -> bool:
         """Whether there is one before update number `step` of the stage, from 0."""
         return step % self.every == 0
@@ -106,16 +126,25 @@ class Exploration:
 
     def chosen(self, seed: int, step: int, num_tasks: int) -> Int64[np.ndarray, " slot"]:
         """Positions of the tasks explored after `step` updates of the run."""
-        key, counter = np.array([seed, step], np.uint64), [0, 0, _TASKS_STREAM, 0]
-        random = np.random.Generator(
-            np.random.Philox(key=key, counter=np.array(counter, np.uint64))
-        )
+        random = _generator(seed, step, 0, _TASKS_STREAM)
         return random.integers(num_tasks, size=self.explored_tasks)
 
     def least_rows(self) -> int:
         """Transitions that every buffer of every task has at least, once all were explored."""
         least = self.initial_steps
         return min(least, self.prior_steps) if self.clear_encoder else least
+
+
+def played_task(seed: int, step: int, task_id: int, number: int, num_tasks: int) -> int:
+    """Position of the test task whose physics trajectory `number` of a task is played in."""
+    return int(_generator(seed, step, task_id, number, _PHYSICS_STREAM).integers(num_tasks))
+
+
+def _generator(seed: int, step: int, *counter: int) -> np.random.Generator:
+    key, numbers = np.array([seed, step], np.uint64), np.zeros(4, np.uint64)
+    # The lowest is what the generator itself counts.
+    numbers[1 : 1 + len(counter)] = counter
+    return np.random.Generator(np.random.Philox(key=key, counter=numbers))
 
 
 @dataclass(frozen=True)

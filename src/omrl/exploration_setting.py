@@ -51,6 +51,7 @@ def check(setting: Setting) -> None:
             "preset that does not explore, such as pearl-cheetah-vel"
         ) from None
     _check_labels(setting)
+    _check_physics(setting)
     needed = collected.num_bytes(buffer_shapes(setting)) * len(setting.seeds)
     devices = setting.layout.mesh.devices.ravel().tolist()
     free = sum(map(free_memory, devices))
@@ -75,6 +76,22 @@ def _check_labels(setting: Setting) -> None:
             predict(step.obs, step.action, step.next_obs)
         except InputError as error:
             raise InputError(f"exploration.label_context: {error}; leave it 0") from None
+
+
+def _check_physics(setting: Setting) -> None:
+    env = setting.env
+    for stage in setting.algorithm.stages():
+        if stage.exploration is None or stage.exploration.physics == "own":
+            continue
+        if not env.splits.get("test"):
+            raise InputError(
+                f"exploration.physics: {env.spec.id} has no split of test tasks; leave it own"
+            )
+        if not env.task_changes_physics:
+            raise InputError(
+                f"exploration.physics: all tasks of {env.spec.id} have the same physics, so test "
+                "tasks are explored without their rewards as it is; leave it own"
+            )
 
 
 def buffer_shapes(setting: Setting) -> Buffers:

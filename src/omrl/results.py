@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -52,6 +52,8 @@ class Provenance:
     run_hash: str = ""
     """Of all settings of the run and of what it was trained on, `RunRecord.hash`; empty: states of
     no run, or a result from before there was one."""
+    test_tasks: Literal["", "with their rewards", "without their rewards"] = ""
+    """How the run explored test tasks while it was meta-trained; empty: it did not."""
 
 
 @dataclass(frozen=True)
@@ -211,12 +213,13 @@ def read_arrays(
 
 
 def _as_now(fields: Any) -> None:
-    """Completes a result from before there was a run hash, or before `finetune` or `explore`, whose
-    settings no other protocol reads."""
+    """Completes a result from before there was a run hash, or runs that explore test tasks, or
+    `finetune` or `explore`, whose settings no other protocol reads."""
     parts = fields if isinstance(fields, dict) else {}
     config, provenance = parts.get("config"), parts.get("provenance")
     if isinstance(provenance, dict):
         provenance.setdefault("run_hash", "")
+        provenance.setdefault("test_tasks", "")
     later = {"finetune": FinetuneConfig(), "explore": ExploreConfig()}
     for name, default in later.items():
         if isinstance(config, dict) and config.get("protocol") != name:
@@ -276,6 +279,7 @@ def describe(result: EvalResult) -> list[str]:
     return [
         f"environment {source.env_id}, spec {source.spec_hash[:12]}",
         f"protocol {config.protocol}; context: {context}",
+        *test_tasks_note(source),
         *online_notes(config),
         *([of_data] if config.protocol == "explore" else []),
         f"{source.algorithm} after {source.step:,} updates, seeds "
@@ -283,6 +287,11 @@ def describe(result: EvalResult) -> list[str]:
         f"mean, from, to: {stats.bootstrap(last, stats.mean).method}",
         f"{name}: IQM {stats.bootstrap(last)}{_standard_error(last)}",
     ]
+
+
+def test_tasks_note(source: Provenance) -> list[str]:
+    """The mark of a run whose test tasks are not unseen."""
+    return [f"META-TRAINED IN TEST TASKS, {source.test_tasks}"] if source.test_tasks else []
 
 
 def online_notes(config: EvalConfig) -> list[str]:

@@ -18,7 +18,15 @@ from omrl.arrays import check_array
 from omrl.config import json_hash, to_json
 from omrl.errors import InputError
 from omrl.protocol import EvalConfig
-from omrl.results import FIX, Head, Provenance, estimate_to_json, read_arrays, write_arrays
+from omrl.results import (
+    FIX,
+    Head,
+    Provenance,
+    estimate_to_json,
+    read_arrays,
+    test_tasks_note,
+    write_arrays,
+)
 from omrl.tables import print_rows
 
 FORMAT = "omrl-shift-1"
@@ -209,6 +217,7 @@ def describe(results: Sequence[ShiftResult]) -> list[str]:
     group = next(iter(last.groups))
     lines = [
         f"environment {source.env_id}, spec {source.spec_hash[:12]}",
+        *test_tasks_note(source),
         f"offline: {size} transitions of {config.context_slice} of {source.dataset} "
         f"({source.dataset_hash[:12]}), seed {config.context_seed} and following",
         f"online: as many, at most, of {config.explore.episodes} trajectories from the prior, true "
