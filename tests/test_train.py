@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from omrl.errors import InputError, NonFiniteError
 from omrl.interrupt import Interrupt
 from omrl.logs import read_log
 from omrl.pace import Pace
-from omrl.train import TrainConfig, check_data, disk_bytes, load_states, num_updates, train
+from omrl.train import TrainConfig, check_data, disk_bytes, load_states, num_updates, steps_of, train
 from toy import Toy, ToyConfig, make_data
 
 TASK_IDS = np.array([10, 11, 12, 13, 14, 15])
@@ -121,14 +122,15 @@ def test_what_happens_between_chunks(tmp_path, capsys):
         return {"return": -float(step)}
 
     run, states = run_toy(tmp_path / "run", algo, config, evaluate=evaluate)
-    assert evaluated == [(step, [step, step], (2, 2)) for step in (15, 30, 40)]
+    assert evaluated == [(step, [step, step], (2, 2)) for step in (7, 15, 30, 40)]
     rows = read_log(run.path)
     # A row every ten updates, one at the end of the first stage, one per evaluation.
-    assert [row["step"] for row in rows] == [7, 10, 15, 20, 30, 30, 40, 40]
+    assert [row["step"] for row in rows] == [7, 7, 10, 15, 20, 30, 30, 40, 40]
     assert [row["stage"] for row in rows if "stage" in row] == ["warmup", *["meta"] * 4]
-    assert [row["evaluation"]["return"] for row in rows if "evaluation" in row] == [-15, -30, -40]
+    returns = [row["evaluation"]["return"] for row in rows if "evaluation" in row]
+    assert returns == [-7, -15, -30, -40]
     assert sorted(rows[0]["metrics"]) == ["gradient_norm", "outer_loss"]
-    assert sorted(path.name for path in run.checkpoints.glob("[0-9]*")) == ["20", "40"]
+    assert sorted(path.name for path in run.checkpoints.glob("[0-9]*")) == ["20", "40", "7"]
     error = capsys.readouterr().err
     assert "meta: compiled in" in error
     assert "meta 40/40" in error
@@ -145,6 +147,25 @@ def test_what_happens_between_chunks(tmp_path, capsys):
     for one, two, three in zip(*map(jax.tree.leaves, (expected, states, loaded)), strict=True):
         np.testing.assert_array_equal(one, two)
         np.testing.assert_array_equal(one, three)
+
+
+def test_the_end_of_every_stage_has_a_checkpoint_that_stays(tmp_path):
+    """Also where the run is resumed behind it; evaluations are asked for or not."""
+    algo = ToyConfig(warmup=7, steps=33)
+    config, evaluated = TrainConfig(checkpoint_every=5, keep=1), []
+
+    def evaluate(states, step):
+        evaluated.append(step)
+        return {"return": 0.0}
+
+    run, _ = run_toy(tmp_path / "run", algo, config, evaluate=evaluate)
+    assert evaluated == [40]
+    assert steps_of(run) == [7, 40]
+    shutil.rmtree(run.checkpoints / "40")
+    layout = Layout.of(CPU, 1)
+    train(run, Toy(algo), config, layout, make_data(), TASK_IDS, evaluate=evaluate)
+    assert steps_of(run) == [7, 40]
+    assert load_states(run, Toy(algo), config, layout, 7)[1] == 7
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path, capsys):
@@ -180,8 +201,9 @@ def test_an_evaluation_that_fails_loses_no_update_and_is_made_up_for(tmp_path):
 
 
 def test_disk_bytes_are_those_of_the_states():
-    # Policy and two moments of Adam of 2 x 3 + 2 floats, two counters, 2 seeds, 3 + 1 checkpoints.
-    expected = (3 * 8 + 2) * 4 * 2 * 4
+    # Policy and two moments of Adam of 2 x 3 + 2 floats, two counters, 2 seeds; 3 checkpoints, one
+    # of the first of two stages, and one more that is being written.
+    expected = (3 * 8 + 2) * 4 * 2 * 5
     assert disk_bytes(Toy(ToyConfig()), Layout.of(CPU, 2), TrainConfig(seeds=2)) == expected
 
 

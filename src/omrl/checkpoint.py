@@ -12,7 +12,7 @@ import hashlib
 import logging
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from jax.tree_util import keystr, tree_flatten_with_path
+from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from omrl.config import differences, json_hash
 from omrl.errors import InputError, reason
@@ -37,15 +38,26 @@ Hashes = dict[str, list[str]]
 
 
 class Checkpoints:
-    """The checkpoints in `folder`, by step; the newest `keep` of them stay.
+    """The checkpoints in `folder`, by step; the newest `keep` of them stay, and those at the steps
+    `always`.
 
     A reader (`read_only`) touches nothing, so it may look at a run that is being trained.
     """
 
-    def __init__(self, folder: Path, *, keep: int = 3, read_only: bool = False):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep: int = 3,
+        always: Collection[int] = (),
+        read_only: bool = False,
+    ):
         self.folder = folder.resolve()
+        stay = preservation_policy.AnyPreservationPolicy(
+            [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(sorted(always))]
+        )
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=None if read_only else keep,
+            preservation_policy=None if read_only else stay,
             create=not read_only,
             cleanup_tmp_directories=not read_only,
             read_only=read_only,

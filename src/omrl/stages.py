@@ -16,6 +16,11 @@ def num_updates(algorithm: Algorithm) -> int:
     return sum(stage.steps for stage in algorithm.stages())
 
 
+def stage_ends(algorithm: Algorithm) -> tuple[int, ...]:
+    """Updates of the run at the end of each stage, ascending."""
+    return tuple(np.unique(np.cumsum([stage.steps for stage in algorithm.stages()])).tolist())
+
+
 def check_data(
     algorithm: Algorithm, data: TrainingData | None, task_ids: Int[np.ndarray, " task"]
 ) -> None:

@@ -32,7 +32,7 @@ from omrl.pace import Pace
 from omrl.progress import TrainProgress
 from omrl.ranges import INT32_MAX, Count, Natural, Size, check_ranges
 from omrl.runs import Run, claimed
-from omrl.stages import check_data, num_updates
+from omrl.stages import check_data, num_updates, stage_ends
 
 __all__ = [
     "TrainConfig",
@@ -58,11 +58,12 @@ class TrainConfig:
     log_every: Count = 100
     """Updates per row of log.jsonl."""
     eval_every: Natural = 0
-    """Updates between two evaluations; 0: only after the last update."""
+    """Updates between two evaluations, besides which there is one at the end of every stage; 0: only
+    after the last update."""
     checkpoint_every: Count = 1000
-    """Updates between two checkpoints; the last update has one too."""
+    """Updates between two checkpoints; the last update of every stage has one too."""
     keep: Size = 3
-    """Checkpoints that stay, the newest."""
+    """Checkpoints that stay, the newest; those at the end of a stage stay besides."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -81,7 +82,7 @@ def disk_bytes(algorithm: Algorithm, layout: Layout, config: TrainConfig) -> int
     """Bytes that the checkpoints of a run take, the one being written included."""
     states = abstract_states(algorithm, layout, config.seeds)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(states))
-    return size * (config.keep + 1)
+    return size * (config.keep + len(stage_ends(algorithm)))
 
 
 def load_states(
@@ -137,7 +138,8 @@ def train(
         Stopped: by SIGTERM or SIGINT, after a checkpoint.
     """
     check_data(algorithm, data, task_ids)
-    checkpoints = Checkpoints(run.checkpoints, keep=config.keep)
+    ends = stage_ends(algorithm)
+    checkpoints = Checkpoints(run.checkpoints, keep=config.keep, always=ends)
     position, states, averages = _start(run, algorithm, config, layout, checkpoints, collector)
     log = RunLog(
         run.path,
@@ -156,6 +158,7 @@ def train(
             run=run,
             config=config,
             stages=algorithm.stages(),
+            stage_ends=ends,
             layout=layout,
             data=data if data is None or is_on_disk(data) else place(data, layout.replicated),
             task_ids=task_ids,
@@ -217,6 +220,7 @@ class _Trainer:
     run: Run
     config: TrainConfig
     stages: tuple[Stage, ...]
+    stage_ends: tuple[int, ...]
     layout: Layout
     data: TrainingData | None
     task_ids: Int[np.ndarray, " task"]
@@ -256,7 +260,8 @@ class _Trainer:
     def _between_chunks(self, final: bool) -> None:
         at, config = self.position, self.config
         signum = int(hosts.agree_on_max(np.array([float(self.interrupt.signum)]))[0])
-        eval_due = final or _is_multiple(at.step, config.eval_every)
+        ended = at.step in self.stage_ends
+        eval_due = final or _is_due(at.step, config.eval_every, ended)
         if eval_due and at.evaluated < at.step and not signum:
             try:
                 self._evaluate()
@@ -265,7 +270,7 @@ class _Trainer:
                 if at.saved < at.step:
                     self._save()
                 raise
-        save_due = final or _is_multiple(at.step, config.checkpoint_every) or signum
+        save_due = final or _is_due(at.step, config.checkpoint_every, ended) or signum
         if save_due and at.saved < at.step:
             self._save()
         if signum:
@@ -385,5 +390,6 @@ class _Trainer:
         return NonFiniteError(f"{error}; {good}")
 
 
-def _is_multiple(step: int, every: int) -> bool:
-    return every > 0 and step > 0 and step % every == 0
+def _is_due(step: int, every: int, ended: bool) -> bool:
+    """What is done `every` updates and where a stage `ended`, after `step` of them."""
+    return every > 0 and step > 0 and (ended or step % every == 0)
