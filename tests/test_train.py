@@ -20,7 +20,15 @@ from omrl.errors import InputError, NonFiniteError
 from omrl.interrupt import Interrupt
 from omrl.logs import read_log
 from omrl.pace import Pace
-from omrl.train import TrainConfig, check_data, disk_bytes, load_states, num_updates, steps_of, train
+from omrl.train import (
+    TrainConfig,
+    check_data,
+    disk_bytes,
+    load_states,
+    num_updates,
+    steps_of,
+    train,
+)
 from toy import Toy, ToyConfig, make_data
 
 TASK_IDS = np.array([10, 11, 12, 13, 14, 15])

@@ -58,6 +58,8 @@ class Stage:
     """The tasks of an update are drawn without replacement."""
     exploration: Exploration | None = None
     """What the stage collects itself; None: it learns from logged data alone."""
+    left_out_by: str = ""
+    """The option that leaves the stage out, as typed: `--algo.online-steps 0`; empty: none does."""
 
     @property
     def needs_data(self) -> bool:

@@ -47,8 +47,8 @@ def check(setting: Setting) -> None:
         env.physics(1).close()
     except NotImplementedError:  # as `TaskEnv.physics` says of an MDP known by its logs alone
         raise InputError(
-            f"{env.spec.id}: has no simulator to explore; learn from logged data alone, with a "
-            "preset that does not explore, such as pearl-cheetah-vel"
+            f"{env.spec.id}: has no simulator to explore; learn from logged data alone, "
+            f"{_without_exploring(setting.algorithm)}"
         ) from None
     _check_labels(setting)
     _check_physics(setting)
@@ -60,6 +60,15 @@ def check(setting: Setting) -> None:
             f"exploration: its buffers take {needed:,} bytes on {len(devices)} device(s), which "
             f"have {free:,} free; train fewer seeds at once, or explore less"
         )
+
+
+def _without_exploring(algorithm: Algorithm) -> str:
+    """How a run of the algorithm does not explore."""
+    exploring = [stage for stage in algorithm.stages() if stage.exploration is not None]
+    if all(stage.left_out_by for stage in exploring):
+        options = " ".join(dict.fromkeys(stage.left_out_by for stage in exploring))
+        return f"without stage {', '.join(stage.name for stage in exploring)}: {options}"
+    return "with a preset that does not explore, such as pearl-cheetah-vel"
 
 
 def _check_labels(setting: Setting) -> None:

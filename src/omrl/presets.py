@@ -45,6 +45,8 @@ class RunConfig:
     of two, 0.3:all+0.7:end, of which the second is of the data to mix in if there is any."""
     encoder_slice: str = ""
     """The same, for batches of the encoder buffer; empty: as `slice`."""
+    separate_encoder: bool = False
+    """The encoder buffer is of a dataset of its own (--encoder-data), and not of the same one."""
     train: TrainConfig = field(default_factory=TrainConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
 

@@ -96,7 +96,7 @@ def open_problem(
     Args:
         data: empty: none, for a config of which no stage reads any.
         mix: dataset of the second term of the mixture that `config.slice` is; empty: `data`.
-        encoder_data: dataset of the encoder buffer; empty: `data`.
+        encoder_data: dataset of the encoder buffer; empty: `data`, unless `config` wants another.
     """
     env = registry.make(config.env)
     check_traces(config.eval, env)
@@ -112,6 +112,12 @@ def open_problem(
 def _open_logged(
     config: RunConfig, env: TaskEnv, data: str | Path, mix: str | Path, encoder_data: str | Path
 ) -> Problem:
+    if config.separate_encoder and not encoder_data:
+        raise InputError(
+            "separate_encoder: contexts are of a dataset of their own, the second one of omrl data "
+            "from-run; name it with --encoder-data, or take contexts of --data too: "
+            "--no-separate-encoder"
+        )
     evaluated = not config.eval.tasks and config.eval.needs_context
     splits = [
         "" if config.train_tasks else config.train_split,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Int
 
 from omrl.algorithm import Algorithm
-from omrl.data.buffers import TrainingData, is_on_disk, num_rows
+from omrl.data.buffers import Buffers, TrainingData, is_on_disk, num_rows
 from omrl.data.sample import check_sizes, check_specs
 from omrl.errors import InputError
+from omrl.exploration import Exploration
 
 
 def num_updates(algorithm: Algorithm) -> int:
@@ -37,6 +40,7 @@ def check_data(
             assert stage.exploration is not None
             rows = [stage.exploration.least_rows()] * len(task_ids)
             check_sizes(stage.batches, rows, task_ids.tolist())
+            _check_contexts(stage.exploration, rows, task_ids)
             continue
         if data is None:
             raise InputError(f"data: stage {stage.name} learns from logged data; give a dataset")
@@ -51,3 +55,27 @@ def check_data(
             if specs:
                 rows = np.asarray(counts[specs[0].name]).tolist()
                 check_sizes(specs, rows, task_ids.tolist())
+        if stage.exploration is not None:
+            encoder = data.encoder if isinstance(data, Buffers) else data
+            rows = np.asarray(encoder.num_rows).tolist()
+            _check_contexts(stage.exploration, rows, task_ids)
+
+
+def _check_contexts(
+    exploration: Exploration, rows: Sequence[int], task_ids: Int[np.ndarray, " task"]
+) -> None:
+    """`InputError` where posterior or labels would be inferred from more transitions than there
+    are; `rows` has those of every task's encoder buffer before the stage."""
+    adds_first = exploration.needs_data and exploration.into_encoder != "none"
+    explored = exploration.prior_steps if adds_first else 0
+    at = int(np.argmin(rows))
+    for name, used, there in (
+        ("label_context", True, rows[at]),
+        ("context_size", exploration.posterior_steps > 0, rows[at] + explored),
+    ):
+        size = getattr(exploration, name)
+        if used and size > there:
+            raise InputError(
+                f"exploration.{name}: {size} transitions are drawn of an encoder buffer, and task "
+                f"{task_ids[at]} has {there} there; take at most that many, or more data"
+            )

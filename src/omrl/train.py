@@ -58,8 +58,8 @@ class TrainConfig:
     log_every: Count = 100
     """Updates per row of log.jsonl."""
     eval_every: Natural = 0
-    """Updates between two evaluations, besides which there is one at the end of every stage; 0: only
-    after the last update."""
+    """Updates between two evaluations, besides which every stage ends with one; 0: only after the
+    last update."""
     checkpoint_every: Count = 1000
     """Updates between two checkpoints; the last update of every stage has one too."""
     keep: Size = 3

@@ -6,9 +6,10 @@ policy is drawn to logged actions by their advantage (AWAC) and away from none, 
 not asked for actions they know nothing of; and the encoder learns to tell rewards, from which a
 decoder r_d(s, a, z) reconstructs them, and not values.
 
-That is the offline phase. The decoder then labels what the policy collects without rewards, and
-policy and critics go on learning from it, encoder and decoder frozen: `label` and
-`self_supervised_update` are what that phase takes.
+That is the offline phase. In the self-supervised phase the policy collects without rewards, the
+decoder labels what was collected, and policy and critics go on learning from logged and labelled
+data together, encoder and decoder frozen. The stage collects by the `exploration` of the settings
+(`omrl.collector`); its oracle is shown the environment's rewards and learns all of its networks.
 
 Files: the settings (`smac_config.py`), losses and step (`smac_learner.py`), what PEARL does too
 (`latent_context.py`, `latent_algorithm.py`), and here the algorithm behind the contract.
@@ -17,7 +18,7 @@ Files: the settings (`smac_config.py`), losses and step (`smac_learner.py`), wha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -51,9 +52,22 @@ class Smac(LatentAlgorithm[SmacState]):
         return SmacState(jnp.zeros((), jnp.int32), smac_learner.init(self.config, self.spec, key))
 
     def stages(self) -> tuple[Stage, ...]:
+        """Algorithm 1: lines 2 to 5, and 6 to 12 if there are online updates."""
         config = self.config
         batches, tasks = (config.batch, config.context), config.task_batch
-        return (Stage("offline", config.steps, tasks, batches, self.update, with_tasks=True),)
+        offline = Stage("offline", config.steps, tasks, batches, self.update, with_tasks=True)
+        if not config.online_steps:
+            return (offline,)
+        online = replace(
+            offline,
+            name="online_oracle" if config.oracle else "self_supervised",
+            steps=config.online_steps,
+            batches=(config.online_batch, config.context),
+            update=self.oracle_update if config.oracle else self.self_supervised_update,
+            exploration=config.exploration,
+            left_out_by="--algo.online-steps 0",
+        )
+        return offline, online
 
     def networks(self, state: SmacState) -> tuple[Encoder, LatentMlp]:
         return state.learner.representation.encoder, state.learner.actor_critic.policy
@@ -79,6 +93,16 @@ class Smac(LatentAlgorithm[SmacState]):
         """The same step of the self-supervised phase: encoder and decoder stay as they are, and the
         actor also climbs Q (C.3)."""
         return self._step(self.config.self_supervised, state, batches, key, tasks, frozen=True)
+
+    def oracle_update(
+        self,
+        state: SmacState,
+        batches: dict[str, Batch],
+        key: Key,
+        tasks: Int[Array, " task"],
+    ) -> tuple[SmacState, Metrics]:
+        """The same step where true rewards go on coming: encoder and decoder learn too."""
+        return self._step(self.config.self_supervised, state, batches, key, tasks, frozen=False)
 
     def label(
         self,

@@ -1,4 +1,4 @@
-"""Settings of SMAC's offline phase; presets are named sets of them (`omrl.presets`)."""
+"""Settings of SMAC, offline and online; presets are named sets of them (`omrl.presets`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,31 @@ from typing import ClassVar, Literal
 
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
+from omrl.exploration import Exploration
 from omrl.nets.encoder import Spread
-from omrl.ranges import Count, Finite, Fraction, NonNegative, Positive, Size, check_ranges
+from omrl.ranges import (
+    Count,
+    Finite,
+    Fraction,
+    Natural,
+    NonNegative,
+    Positive,
+    Size,
+    check_ranges,
+)
 
 BATCH = BatchSpec("batch", 256)
 CONTEXT = BatchSpec("context", 64, buffer="encoder")
+
+ONLINE = Exploration(
+    every=16_000,
+    initial_steps=0,
+    resample_every="step",
+    clear_encoder=False,
+    draw="union",
+    label_context=256,
+)
+"""Self-supervision as in the reference code; its problems differ in `into_encoder`."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +105,11 @@ class SmacConfig:
     """lambda_pearl: the same in the self-supervised phase."""
     entropy_weight: NonNegative = 0.0
     """alpha of soft actor-critic, in the actor's loss and in the Bellman target."""
+    self_supervised_entropy_weight: NonNegative | None = None
+    """The same in the self-supervised phase; None: as offline. PEARL's actor loss, which the paper
+    adds in that phase (C.3), has 1."""
+    entropy_in_target: bool = True
+    """Entropy counts in the Bellman target; Eq. 1 has none there."""
 
     # --- Adaptation ---
     adapted_z: Literal["sample", "mean"] = "sample"
@@ -108,13 +133,25 @@ class SmacConfig:
     batch: BatchSpec = BATCH
     """Transitions of a task that Qs, policy and decoder learn from."""
     context: BatchSpec = CONTEXT
-    """Transitions that z is inferred from."""
+    """Transitions that z is inferred from, in both phases."""
+
+    # --- Online phase ---
+    online_steps: Natural = 0
+    """Updates of the self-supervised phase behind the offline one; 0: there is none."""
+    online_batch: BatchSpec = BATCH
+    """`batch` of that phase."""
+    exploration: Exploration = ONLINE
+    """What that phase collects."""
+    oracle: bool = False
+    """Online Oracle: that phase with the environment's rewards, from which encoder and decoder go
+    on learning."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        for name in ("batch", "context"):
-            if getattr(self, name).name != name:
-                raise InputError(f"{name}: its name is {name!r}, not {getattr(self, name).name!r}")
+        for name in ("batch", "online_batch", "context"):
+            own, given = name.removeprefix("online_"), getattr(self, name).name
+            if given != own:
+                raise InputError(f"{name}: its name is {own!r}, not {given!r}")
         for name in ("reparam_weight", "self_supervised_reparam_weight"):
             if not (self.awac_weight or getattr(self, name)):
                 raise InputError(
@@ -125,11 +162,30 @@ class SmacConfig:
                 f"largest_score: {self.largest_score:g} is of weights exp, not {self.weights}; "
                 "leave it None"
             )
+        self._check_online()
+
+    def _check_online(self) -> None:
+        labels = self.exploration.label_context
+        if self.oracle and labels:
+            raise InputError(
+                f"exploration.label_context: {labels} has the decoder make the rewards, and with "
+                "oracle they are the environment's; set it to 0, or oracle to False"
+            )
+        if not self.oracle and not labels:
+            raise InputError(
+                "exploration.label_context: 0 learns from the environment's rewards, which the "
+                "self-supervised phase does not see; label from 256 transitions, say, or set oracle"
+            )
 
     @property
     def self_supervised(self) -> SmacConfig:
-        """Settings of a step of the self-supervised phase."""
-        return replace(self, reparam_weight=self.self_supervised_reparam_weight)
+        """Settings of a step of the online phase."""
+        entropy = self.self_supervised_entropy_weight
+        return replace(
+            self,
+            reparam_weight=self.self_supervised_reparam_weight,
+            entropy_weight=self.entropy_weight if entropy is None else entropy,
+        )
 
     @property
     def gradient_steps(self) -> int:

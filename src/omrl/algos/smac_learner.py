@@ -208,9 +208,10 @@ def next_value(
     config: SmacConfig, target_critics: LatentMlp, next_acted: Acted, batch: Batch, z: Z
 ) -> PerSample:
     """min_i Q_target_i(s', a', z) - alpha log pi(a'|s', z~)."""
+    alpha = config.entropy_weight if config.entropy_in_target else 0.0
 
     def one(values: Float[Array, " critic"], log_prob: Scalar) -> Scalar:
-        return soft_value(values, log_prob, config.entropy_weight)
+        return soft_value(values, log_prob, alpha)
 
     values = action_values(target_critics, batch.next_obs, next_acted.action, z)
     return over_samples(one, values, next_acted.log_prob)

@@ -191,7 +191,9 @@ def _needed(spec: BatchSpec, overlap: int) -> int:
     if spec.mode == "contiguous":
         # The gap may leave one row too few on both sides.
         return spec.span if overlap == 0 else 2 * spec.span - 1 + overlap
-    return overlap + (spec.size if spec.mode == "without_replacement" else 1)
+    # A context is evidence, which a few transitions drawn over and over again would pretend to be.
+    few_will_do = spec.mode == "iid" and spec.buffer == "main"
+    return overlap + (1 if few_will_do else spec.size)
 
 
 def _host_bounds(spec: BatchSpec, num_rows: int) -> tuple[int, int]:
