@@ -1,4 +1,4 @@
-"""A tiny algorithm that explores, and a run of it that tests can kill and resume.
+"""A tiny algorithm that explores, and a run, of it or of another, that tests can kill and resume.
 
 What it knows of a task is the mean action of a context, which it acts around. It learns one
 vector, from all that its batches hold, so that whatever a batch had in it is in the state. Compiles
@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from omrl import runs
+from omrl import metatrain, runs
 from omrl.algorithm import Algorithm, Stage
 from omrl.collector import Collector
 from omrl.config import from_json
@@ -31,6 +31,7 @@ from omrl.envs.point_robot import PointRobot
 from omrl.exploration import Exploration
 from omrl.exploration_setting import Setting
 from omrl.layout import Layout
+from omrl.presets import RunConfig
 from omrl.train import TrainConfig, train
 from omrl.types import Batch, Spec
 
@@ -191,6 +192,8 @@ def main() -> None:
     parser.add_argument("config", type=json.loads)
     parser.add_argument("--kill-behind", type=int, help="SIGKILL once so many files are there")
     parser.add_argument("--num-devices", type=int, default=1)
+    parser.add_argument("--data", default="", help="the config is of a run on this dataset")
+    parser.add_argument("--encoder-data", default="")
     given = parser.parse_args()
     if given.kill_behind:
         add = ExploredFiles.add
@@ -201,6 +204,10 @@ def main() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         ExploredFiles.add = add_and_die
+    if given.data:
+        config = from_json(RunConfig, given.config)
+        metatrain.start(config, given.data, given.path, encoder_data=given.encoder_data, quiet=True)
+        return
     config = from_json(ScoutRun, given.config)
     states, collector = run_scout(given.path, config, num_devices=given.num_devices)
     leaves = jax.tree.leaves((states, collector.buffers))

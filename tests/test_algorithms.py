@@ -29,7 +29,7 @@ SMALL_LATENT = {
     ("name", "changes"),
     [
         ("mt-awr-cheetah-vel", {}),
-        pytest.param("smac-cheetah-vel", SMALL_LATENT, marks=pytest.mark.slow),
+        pytest.param("smac-cheetah-vel", SMALL_LATENT | {"online_steps": 0}, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_goes_all_the_way(name, changes, cheetah_data, tmp_path):
@@ -38,7 +38,7 @@ def test_a_run_goes_all_the_way(name, changes, cheetah_data, tmp_path):
         config,
         env="cheetah-vel/macaw-v1",
         algo=replace(config.algo, steps=2, hidden=(8,), batch=BatchSpec("batch", 16), **changes),
-        eval=replace(config.eval, episodes=1, context_size=16, shots=(0, 1)),
+        eval=replace(config.eval, protocol="given", episodes=1, context_size=16, shots=(0, 1)),
     )
     path = tmp_path / "run"
     metatrain.start(config, cheetah_data, path, quiet=True)

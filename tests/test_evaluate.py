@@ -89,14 +89,16 @@ def dataset(tmp_path_factory) -> Dataset:
     return write_walks(tmp_path_factory.mktemp("data") / "walks")
 
 
-def write_walks(path: Path) -> Dataset:
+def write_walks(
+    path: Path, tasks: tuple[int, ...] = TASKS, episodes: int = EPISODES_OF_DATA
+) -> Dataset:
     """Random walks; task 91 does not know its oracle."""
     writer = create(path, ENV, command="test")
-    for index in TASKS:
+    for index in tasks:
         rng = np.random.default_rng(index)
-        shape = (EPISODES_OF_DATA, HORIZON, 2)
+        shape = (episodes, HORIZON, 2)
         action = rng.uniform(-1, 1, shape).astype(np.float32)
-        start = rng.uniform(-1, 1, (EPISODES_OF_DATA, 1, 2))
+        start = rng.uniform(-1, 1, (episodes, 1, 2))
         states = np.concatenate([start, start + STEP_SIZE * np.cumsum(action, 1)], 1)
         terms = states[:, 1:]
         ends = np.zeros(shape[:2], bool)
@@ -110,7 +112,7 @@ def write_walks(path: Path) -> Dataset:
             terms=terms.reshape(-1, 2),
             terminated=np.zeros(ends.size, bool),
             truncated=ends.ravel(),
-            episode_start=np.arange(EPISODES_OF_DATA + 1) * HORIZON,
+            episode_start=np.arange(episodes + 1) * HORIZON,
         )
     return writer.finish()
 

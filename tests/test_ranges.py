@@ -43,13 +43,13 @@ ZERO_IS_LEGAL = {
     # 0: never, as many as fit, one per core, no end
     "eval_every", "group_size", "threads", "buffer_size",
     # phases of exploration that may be left out, and labels
-    "posterior_steps", "label_context",
+    "posterior_steps", "label_context", "online_steps",
     # fractions, and amounts of noise
     "discount", "start", "recency", "target_decay", "target_rate", "target_noise",
     "target_noise_clip", "exploration_noise", "noise",
     # weights of terms that may be left out of a loss
     "kl_weight", "mean_penalty", "log_std_penalty", "entropy_weight", "awac_weight",
-    "reparam_weight", "self_supervised_reparam_weight",
+    "reparam_weight", "self_supervised_reparam_weight", "self_supervised_entropy_weight",
     # nats
     "target_entropy",
     # measured on the data
@@ -104,7 +104,7 @@ def test_every_number_of_every_config_is_checked(name):
                 refusal = str(error)
                 # What is left of the actor's loss without it.
                 named = "reparam_weight" if path[-1] == "awac_weight" and bad == 0 else path[-1]
-                assert re.match(rf"{named}(\[0\])?: ", refusal), (path, bad, refusal)
+                assert re.match(rf"(\w+\.)?{named}(\[0\])?: ", refusal), (path, bad, refusal)
     legal = LEGAL
     algo = getattr(config, "algo", None)
     if isinstance(algo, MetaBcConfig):
@@ -113,9 +113,12 @@ def test_every_number_of_every_config_is_checked(name):
         terms = ("reparam_weight", "self_supervised_reparam_weight")
         alone = ("awac_weight",) if algo.awac_weight else terms
         scores = {("largest_score", score) for score in (0, -1) if algo.weights == "exp"}
-        legal = LEGAL - {(name, 0) for name in alone} | scores
+        # Labels are what self-supervision learns from.
+        alone += () if algo.oracle else ("label_context",)
+        legal = LEGAL - {(name, 0) for name in alone} | scores | {("initial_steps", 0)}
+        legal |= {("prior_steps", 0)} if algo.exploration.posterior_steps else set()
     if isinstance(config, RunConfig) and config.eval.protocol == "explore":
-        legal = LEGAL - {("shots", 0)}  # Nobody would act on what was explored.
+        legal = legal - {("shots", 0)}  # Nobody would act on what was explored.
     assert taken == {(field, bad) for field, bad in legal if field in tried}
 
 

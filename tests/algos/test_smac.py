@@ -125,10 +125,18 @@ def acted(action: float, log_prob: float) -> Acted:
     return Acted(action * one, log_prob * one[..., 0], one, one)
 
 
-@pytest.mark.parametrize(("terminated", "alpha", "y"), [(0, 0, 6.18), (0, 0.5, 5.28), (1, 0.5, 6)])
-def test_target_is_the_scaled_reward_and_the_next_value(terminated, alpha, y):
+@pytest.mark.parametrize(
+    ("terminated", "alpha", "in_target", "y"),
+    [(0, 0, True, 6.18), (0, 0.5, True, 5.28), (0, 0.5, False, 6.18), (1, 0.5, True, 6)],
+)
+def test_target_is_the_scaled_reward_and_the_next_value(terminated, alpha, in_target, y):
     # Q_1 = 0.2 + 2 * 0.25 - 0.5 = 0.2 < Q_2 = 0.85; y = 2 * 3 + 0.9 (0.2 - 2 alpha), 6 at an end.
-    config = SmacConfig(discount=0.9, reward_scale=2.0, entropy_weight=float(alpha))
+    config = SmacConfig(
+        discount=0.9,
+        reward_scale=2.0,
+        entropy_weight=float(alpha),
+        entropy_in_target=in_target,
+    )
     batch = hand_batch(bool(terminated))
     value = smac_learner.next_value(config, CRITICS, acted(0.25, 2.0), batch, Z)
     np.testing.assert_allclose(smac_learner.q_target(config, batch, value), [[y]], rtol=1e-6)
@@ -178,6 +186,18 @@ def test_policy_loss_weighs_its_three_terms():
     np.testing.assert_allclose(smac_learner.policy_loss(config, judged), [expected], rtol=1e-6)
     alone = smac_learner.policy_loss(SmacConfig(), judged)
     np.testing.assert_allclose(alone, [(0.5 * 1 + 1.5 * 2) / 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("online", "alpha"), [(None, 0.25), (0.0, 0.0), (1.0, 1.0)])
+def test_the_online_phase_has_weights_of_its_own(online, alpha):
+    config = SmacConfig(
+        entropy_weight=0.25,
+        self_supervised_entropy_weight=online,
+        self_supervised_reparam_weight=0.5,
+    )
+    of_step = config.self_supervised
+    assert (of_step.entropy_weight, of_step.reparam_weight) == (alpha, 0.5)
+    assert (config.entropy_weight, config.reparam_weight) == (0.25, 0.0)
 
 
 def test_rewards_and_kl_are_reduced_as_asked():
