@@ -104,7 +104,7 @@ def test_every_number_of_every_config_is_checked(name):
                 refusal = str(error)
                 # What is left of the actor's loss without it.
                 named = "reparam_weight" if path[-1] == "awac_weight" and bad == 0 else path[-1]
-                assert re.match(rf"(\w+\.)?{named}(\[0\])?: ", refusal), (path, bad, refusal)
+                assert re.match(rf"(\w+\.)?{named}(\[0\])?[:,] ", refusal), (path, bad, refusal)
     legal = LEGAL
     algo = getattr(config, "algo", None)
     if isinstance(algo, MetaBcConfig):
