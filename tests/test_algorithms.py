@@ -29,7 +29,9 @@ SMALL_LATENT = {
     ("name", "changes"),
     [
         ("mt-awr-cheetah-vel", {}),
-        pytest.param("smac-cheetah-vel", SMALL_LATENT | {"online_steps": 0}, marks=pytest.mark.slow),
+        pytest.param(
+            "smac-cheetah-vel", SMALL_LATENT | {"online_steps": 0}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_run_goes_all_the_way(name, changes, cheetah_data, tmp_path):

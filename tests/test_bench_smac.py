@@ -70,11 +70,12 @@ def test_it_times_both_phases_and_the_chain_in_turns(monkeypatch, capsys):
         context=BatchSpec("context", 4),
     )
     monkeypatch.setattr(bench_smac, "CONFIG", tiny)
-    short = ["--seconds", "0.01", "--repeats", "3", "--device", "cpu"]
+    short = ["--seeds", "2", "--seconds", "0.01", "--repeats", "3", "--device", "cpu"]
     assert main(["bench", "smac", "--json", *short]) == 0
     printed = json.loads(capsys.readouterr().out)
     q, policy = (28 + 1) * 4 + 4 * 5 + 5, (22 + 1) * 4 + 4 * 5 + 5 * 12
     encoder, decoder = (27 + 1) * 3 + 4 * 4, (28 + 1) * 2 + 3
+    assert printed["seeds"] == 2
     assert printed["parameters"] == 4 * q + policy + encoder + decoder
     for name, frozen, square in (("offline", False, 28), ("self_supervised", True, 32)):
         phase = printed[name]
@@ -87,5 +88,5 @@ def test_it_times_both_phases_and_the_chain_in_turns(monkeypatch, capsys):
         assert phase["ratio_square"] == pytest.approx(expected * square / of_an_update)
     assert main(["bench", "smac", *short]) == 0
     first, *phases = capsys.readouterr().out.splitlines()
-    assert first.startswith("smac on cpu, ")
+    assert first.startswith("smac on cpu, 2 seed(s), ")
     assert [line.split(":")[0] for line in phases] == ["offline", "self-supervised"]

@@ -111,14 +111,17 @@ def measure(
     seconds: float,
     repeats: int,
 ) -> Rounds:
-    """Updates of at least `seconds`, then as long a chain, in turns."""
+    """Updates of at least `seconds`, then as long a chain, in turns; those of all seeds count."""
     compile_s = run.measure(0)
     length = min(4096, max(1, int(4 / run.measure(4) * seconds)))
     rows, width = config.task_batch * config.batch.size, config.hidden[0]
     chain = Chain(rows, width, square_products, device)
     chain.measure(1)
     per_second = [
-        (length / run.measure(length), length * square_products / chain.measure(length))
+        (
+            length * len(run.seeds) / run.measure(length),
+            length * square_products / chain.measure(length),
+        )
         for _ in range(repeats)
     ]
     return Rounds(per_second, compile_s)

@@ -35,10 +35,10 @@ SQUARE_PRODUCTS = {"offline": 28, "self-supervised": 32}
 
 @dataclass(frozen=True)
 class PhaseBench:
-    """Speed of the updates of one phase and of the chain, of one seed."""
+    """Speed of the updates of one phase and of the chain."""
 
     gradient_steps_per_s: float
-    """Median of the rounds."""
+    """Of all seeds together; median of the rounds."""
     chain_products_per_s: float
     """Of 1024 x 300 x 300; median of the rounds."""
     square_products: int
@@ -59,13 +59,17 @@ class SmacBench:
     """Speed of SMAC's updates."""
 
     device: str
+    seeds: int
+    """Trained in one program."""
     parameters: int
     """Of all networks, the targets' too."""
     offline: PhaseBench
     self_supervised: PhaseBench
 
 
-def bench_smac(devices: Sequence[Any], *, seconds: float = 2.0, repeats: int = 5) -> SmacBench:
+def bench_smac(
+    devices: Sequence[Any], *, seeds: int = 1, seconds: float = 2.0, repeats: int = 5
+) -> SmacBench:
     """Of each phase updates of at least `seconds`, then as long a chain, in turns."""
     algorithm = Smac(CONFIG, SPEC)
     (offline, *_) = algorithm.stages()
@@ -80,7 +84,7 @@ def bench_smac(devices: Sequence[Any], *, seconds: float = 2.0, repeats: int = 5
 
     def phase(stage: Stage) -> PhaseBench:
         square = SQUARE_PRODUCTS[stage.name]
-        run = Chunks(CONFIG, devices[:1], 1, stage)
+        run = Chunks(CONFIG, devices[:1], seeds, stage)
         rounds = measure(run, CONFIG, square, devices[0], seconds=seconds, repeats=repeats)
         products = num_products(CONFIG, SPEC, frozen=stage is self_supervised)
         return PhaseBench(
@@ -96,6 +100,7 @@ def bench_smac(devices: Sequence[Any], *, seconds: float = 2.0, repeats: int = 5
 
     return SmacBench(
         device=devices[0].device_kind,
+        seeds=seeds,
         parameters=sum(network_sizes(CONFIG, SPEC).values()),
         offline=phase(offline),
         self_supervised=phase(self_supervised),

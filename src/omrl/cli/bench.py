@@ -34,8 +34,10 @@ class UpdatesOptions:
 @dataclass(frozen=True)
 class ProductsOptions:
     """Measure the speed of the updates of PEARL or SMAC, beside that of a bare chain of the matrix
-    products that they are made of. One seed, on one device."""
+    products that they are made of. On one device."""
 
+    seeds: Size = 1
+    """Trained in one program; their gradient steps are added up, the chain is that of one."""
     seconds: Seconds = 2.0
     """Length of the updates of one round, and about that of its chain."""
     repeats: Size = 5
@@ -189,13 +191,16 @@ def pearl(options: ProductsOptions) -> None:
     from omrl.bench_pearl import bench_pearl
 
     result = bench_pearl(
-        options.compute.resolve(), seconds=options.seconds, repeats=options.repeats
+        options.compute.resolve(),
+        seeds=options.seeds,
+        seconds=options.seconds,
+        repeats=options.repeats,
     )
     if options.json:
         print_json(dataclasses.asdict(result))
         return
     print(
-        f"pearl on {result.device}, {result.parameters:,} parameters: "
+        f"pearl on {result.device}, {result.seeds} seed(s), {result.parameters:,} parameters: "
         f"{result.gradient_steps_per_s:,.2f} gradient steps/s, {result.ratio:.0%} of what a chain "
         f"of their {result.products:.1f} matrix products would reach "
         f"({result.ratio_square:.0%} of one of the {result.square_products} large ones alone; "
@@ -208,11 +213,16 @@ def smac(options: ProductsOptions) -> None:
     allow."""
     from omrl.bench_smac import bench_smac
 
-    result = bench_smac(options.compute.resolve(), seconds=options.seconds, repeats=options.repeats)
+    result = bench_smac(
+        options.compute.resolve(),
+        seeds=options.seeds,
+        seconds=options.seconds,
+        repeats=options.repeats,
+    )
     if options.json:
         print_json(dataclasses.asdict(result))
         return
-    print(f"smac on {result.device}, {result.parameters:,} parameters:")
+    print(f"smac on {result.device}, {result.seeds} seed(s), {result.parameters:,} parameters:")
     for name, phase in (("offline", result.offline), ("self-supervised", result.self_supervised)):
         print(
             f"{name}: {phase.gradient_steps_per_s:,.2f} gradient steps/s, {phase.ratio:.0%} of "
