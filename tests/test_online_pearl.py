@@ -224,18 +224,26 @@ def test_gradient_steps_per_environment_step(name):
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_work(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("page", "count", "made"),
+    [
+        ("online.md", 3, {"runs", "my-data", "my-data-encoder"}),
+        ("algorithms/smac.md", 7, {"runs", "buffers", "buffers-encoder"}),
+    ],
+)
+def test_the_commands_of_the_page_work(page, count, made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parents[1] / "docs" / "online.md"
-    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    text = (Path(__file__).parents[1] / "docs" / page).read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
-    assert len(lines) == 3
+    assert len(lines) == count
     for line in lines:
         program, *arguments = shlex.split(line)
         assert program == "omrl"
-        quick = ["--eval.episodes", "1"] if "--out" in arguments else []
+        trains = arguments[0] == "train" and "--out" in arguments
+        quick = [] if not trains or "--eval.episodes" in arguments else ["--eval.episodes", "1"]
         assert main([*arguments, *quick]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"runs", "my-data", "my-data-encoder"}
+    assert {path.name for path in tmp_path.iterdir()} == made
 
 
 @pytest.mark.slow

@@ -22,8 +22,9 @@ usage: omrl train PRESET --data DATASET --out RUN [OPTIONS]
        omrl train --from CONFIG.json --data DATASET --out RUN [OPTIONS]
        omrl train --resume RUN [OPTIONS]
 
-Meta-train on a dataset (a folder, or bundled:NAME) into the new folder RUN. Presets with online in
-their name collect their data themselves and need none.
+Meta-train on a dataset (a folder, or bundled:NAME) into the new folder RUN. Presets pearl-online-…
+and smac-data-… collect their data themselves and need none. Other smac-… learn from it and then go
+on in a simulator; --algo.online-steps 0 ends before that.
 
 PRESET is a set of settings that has a name:
 {presets}
