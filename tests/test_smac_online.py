@@ -15,7 +15,6 @@ import pytest
 from omrl import explorers, metatrain
 from omrl.algos.smac import Smac
 from omrl.algos.smac_config import SmacConfig
-from omrl.checkpoint import Checkpoints
 from omrl.chunk import init_states
 from omrl.cli import main
 from omrl.collector import Collector
@@ -283,12 +282,6 @@ def test_killed_in_the_middle_of_the_online_phase(tmp_path, run, data):
     assert_same_bits(*(metatrain.load_trained(folder).states for folder in (path, run)))
     assert_same_bits(*(log_of(folder) for folder in (path, run)))
     assert untimed(path) == untimed(run)
-    metas = []
-    for folder in (path, run):
-        checkpoints = Checkpoints(open_run(folder).checkpoints, read_only=True)
-        metas.append(checkpoints.read_meta()["collected"])
-        checkpoints.close()
-    assert metas[0] == metas[1]
 
 
 # --- Presets ---
