@@ -28,6 +28,7 @@ import tiny_macaw
 from omrl.algorithm import Algorithm, Stage
 from omrl.checkpoint import Checkpoints
 from omrl.chunk import Layout, abstract_states, init_states, place, program, train_chunk
+from omrl.data.buffers import Buffers
 from omrl.data.device import DeviceData
 from omrl.data.sample import BatchSpec, sample_batches
 from omrl.nets.mlp import forward
@@ -70,6 +71,10 @@ CASES = [
         lambda: tiny_macaw.make_pearl(next_obs_in_context=True, normalize_obs=True),
     ),
     Case("smac", lambda: tiny_macaw.make_smac(normalize_obs=True)),
+    Case(
+        "macaw-self-supervised",
+        lambda: tiny_macaw.make_self_supervised(normalize_obs=True, scale_returns=True),
+    ),
 ]
 
 
@@ -128,12 +133,27 @@ def train(
     for stage in stages(case)[only]:
         for length in cuts:
             states, metrics, finite = train_chunk(
-                stage, where, states, place(data, where.replicated), seeds, task_ids, length
+                stage,
+                where,
+                states,
+                place(data, where.replicated),
+                seeds,
+                task_ids,
+                length,
+                collected(stage, data, where, len(seeds)),
             )
             assert np.all(np.asarray(finite))
             for rows in metrics.values():
                 assert np.all(np.isfinite(np.asarray(rows)[:, :length]))
     return states
+
+
+def collected(stage: Stage, data: DeviceData, where: Layout, num_seeds: int) -> Buffers | None:
+    """For a stage that explores: the logged data again, as if every seed had collected it."""
+    if stage.exploration is None:
+        return None
+    of_seeds = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * num_seeds), data)
+    return place(Buffers(of_seeds, of_seeds), where.by_seed)
 
 
 @functools.cache

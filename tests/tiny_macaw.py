@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,6 +11,12 @@ import numpy as np
 
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
+from omrl.algos.macaw_self_supervised import (
+    EXPLORATION,
+    MacawSelfSupervised,
+    MacawSelfSupervisedConfig,
+    RewardModelConfig,
+)
 from omrl.algos.meta_bc import MetaBc, MetaBcConfig
 from omrl.algos.mt_awr import MtAwr, MtAwrConfig
 from omrl.algos.pearl import Pearl
@@ -73,6 +80,28 @@ def make_pearl(spec: Spec = SPEC, **changes: Any) -> Pearl:
 def make_smac(spec: Spec = SPEC, **changes: Any) -> Smac:
     """The same of SMAC."""
     return Smac(SmacConfig(**LATENT_SIZES | {"decoder_hidden": (4,)} | changes), spec)
+
+
+SELF_SUPERVISED_SIZES: dict[str, Any] = {
+    "hidden": (4,),
+    "head_hidden": (3,),
+    "latent": 3,
+    "task_batch": 3,
+    "inner_batch": BatchSpec("inner", 8, "without_replacement", buffer="encoder"),
+    "outer_batch": BatchSpec("outer", 8),
+    "rewards": RewardModelConfig(encoder_hidden=(4,), decoder_hidden=(4,), latent=2),
+    "batch": BatchSpec("batch", 8),
+    "context": BatchSpec("context", 5, buffer="encoder"),
+    "exploration": replace(
+        EXPLORATION, every=4, explored_tasks=3, initial_steps=20, prior_steps=20,
+        posterior_steps=20, context_size=6, label_context=4,
+    ),
+}  # fmt: skip
+
+
+def make_self_supervised(spec: Spec = SPEC, **changes: Any) -> MacawSelfSupervised:
+    """The same of MACAW with self-supervision."""
+    return MacawSelfSupervised(MacawSelfSupervisedConfig(**SELF_SUPERVISED_SIZES | changes), spec)
 
 
 def make_batch(key: jax.Array, *lead: int, spec: Spec = SPEC) -> Batch:

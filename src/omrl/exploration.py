@@ -55,9 +55,10 @@ class Exploration:
     """The encoder buffer of a task is emptied before the task is explored again."""
     into_encoder: Literal["prior", "all", "none"] = "prior"
     """Phases that the encoder buffer gets; none: it stays as it is."""
-    draw: Literal["collected", "union"] = "collected"
-    """Where batches and contexts are drawn from: what was collected, or that and the logged data,
-    uniformly over all transitions of a task."""
+    draw: Literal["collected", "union", "union-main"] = "collected"
+    """Where batches and contexts are drawn from: what was collected; or that and the logged data,
+    uniformly over all transitions of a task; or union-main: the union for the main buffer, and for
+    the encoder buffer what was collected alone."""
     label_context: Natural = 0
     """Logged transitions of the task from which the algorithm predicts the rewards of a trajectory
     (`Algorithm.predict_reward`), in place of the environment's; 0: rewards are those."""
@@ -76,6 +77,8 @@ class Exploration:
                 "physics: test is without the rewards of test tasks, so rewards have to be labels; "
                 "set label_context, or let physics be own"
             )
+        if self.label_context and not self.needs_data:
+            raise InputError("label_context: is drawn from logged data, so draw union")
         if self.draw == "union":
             return
         if not self.initial_steps:
@@ -90,13 +93,11 @@ class Exploration:
                 "prior_steps: 0 with clear_encoder leaves no context for the posterior; explore "
                 "with the prior, or do not clear"
             )
-        if self.label_context:
-            raise InputError("label_context: is drawn from logged data, so draw union")
 
     @property
     def needs_data(self) -> bool:
         """Whether logged data is read."""
-        return self.draw == "union"
+        return self.draw != "collected"
 
     def count(self, steps: int) -> int:
         """Explorations of a stage of so many updates."""
@@ -130,7 +131,8 @@ class Exploration:
         return random.integers(num_tasks, size=self.explored_tasks)
 
     def least_rows(self) -> int:
-        """Transitions that every buffer of every task has at least, once all were explored."""
+        """Collected transitions that every buffer of every task has at least, once all were
+        explored."""
         least = self.initial_steps
         return min(least, self.prior_steps) if self.clear_encoder else least
 

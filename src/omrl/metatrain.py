@@ -13,6 +13,7 @@ import numpy as np
 
 from omrl import bundle, bundled
 from omrl.algorithm import Algorithm
+from omrl.algos.macaw_self_supervised import MacawSelfSupervisedConfig
 from omrl.algos.smac_config import SmacConfig
 from omrl.collector import Collector
 from omrl.context import Contexts, draw_contexts, without_data
@@ -159,11 +160,12 @@ def _check_encoder(problem: Problem, algorithm: Algorithm) -> None:
 
 
 def _warn_of_labels(config: RunConfig, env: TaskEnv, report: Callable[[str], None]) -> None:
-    """Tells where rewards, from which SMAC's encoder and decoder learn, hardly tell tasks apart."""
-    if isinstance(config.algo, SmacConfig) and env.task_changes_physics:
+    """Tells where rewards, from which encoder and decoder learn, hardly tell tasks apart."""
+    decodes = isinstance(config.algo, SmacConfig | MacawSelfSupervisedConfig)
+    if decodes and env.task_changes_physics:
         report(
             f"warning: tasks of {env.spec.id} differ in their physics; where the reward is "
-            "the same function in all of them, SMAC's reward decoder and its labels cannot tell "
+            "the same function in all of them, the reward decoder and its labels cannot tell "
             "them apart"
         )
 

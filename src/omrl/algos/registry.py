@@ -20,6 +20,7 @@ import jax
 from omrl.algorithm import Algorithm
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
+from omrl.algos.macaw_self_supervised import MacawSelfSupervised, MacawSelfSupervisedConfig
 from omrl.algos.meta_bc import MetaBc, MetaBcConfig
 from omrl.algos.mt_awr import MtAwr, MtAwrConfig
 from omrl.algos.pearl import Pearl
@@ -29,7 +30,9 @@ from omrl.algos.smac_config import SmacConfig
 from omrl.nets.mlp import num_parameters
 from omrl.types import Spec
 
-AlgoConfig: TypeAlias = MacawConfig | MtAwrConfig | MetaBcConfig | PearlConfig | SmacConfig
+AlgoConfig: TypeAlias = (
+    MacawConfig | MtAwrConfig | MetaBcConfig | PearlConfig | SmacConfig | MacawSelfSupervisedConfig
+)
 
 ALGORITHMS: Mapping[type, Callable[[Any, Spec], Algorithm]] = {
     MacawConfig: Macaw,
@@ -37,6 +40,7 @@ ALGORITHMS: Mapping[type, Callable[[Any, Spec], Algorithm]] = {
     MetaBcConfig: MetaBc,
     PearlConfig: Pearl,
     SmacConfig: Smac,
+    MacawSelfSupervisedConfig: MacawSelfSupervised,
 }
 
 

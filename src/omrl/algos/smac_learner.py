@@ -118,21 +118,8 @@ def init(config: SmacConfig, spec: Spec, key: Key) -> Learner:
     small = config.initial == "small-outputs"
     last_bound = LAST_BOUND if small else None
     encoder_key, decoder_key, critic_key, policy_key, target_key = jax.random.split(key, 5)
-    encoder = Encoder.init(
-        encoder_key,
-        spec.obs_dim,
-        spec.act_dim,
-        config.encoder_hidden,
-        config.latent,
-        last_bound,
-        HIDDEN_BIAS,
-        next_obs=config.next_obs_in_context,
-        spread=config.encoder_spread,
-    )
+    representation = init_representation(config, spec, encoder_key, decoder_key)
     in_dim, told = spec.obs_dim + spec.act_dim, (config.latent, config.hidden)
-    decoder = LatentMlp.init(
-        decoder_key, in_dim, config.latent, config.decoder_hidden, 1, last_bound, HIDDEN_BIAS
-    )
     critics = init_critics(critic_key, in_dim, *told, last_bound, HIDDEN_BIAS)
     policy = LatentMlp.init(
         policy_key,
@@ -146,7 +133,30 @@ def init(config: SmacConfig, spec: Spec, key: Key) -> Learner:
         targets = jax.tree.map(jnp.copy, critics)
     else:
         targets = init_critics(target_key, in_dim, *told, last_bound, HIDDEN_BIAS)
-    return start(Representation(encoder, decoder), ActorCritic(critics, policy), targets)
+    return start(representation, ActorCritic(critics, policy), targets)
+
+
+def init_representation(
+    config: SmacConfig, spec: Spec, encoder_key: Key, decoder_key: Key
+) -> Representation:
+    """New encoder and decoder."""
+    last_bound = LAST_BOUND if config.initial == "small-outputs" else None
+    encoder = Encoder.init(
+        encoder_key,
+        spec.obs_dim,
+        spec.act_dim,
+        config.encoder_hidden,
+        config.latent,
+        last_bound,
+        HIDDEN_BIAS,
+        next_obs=config.next_obs_in_context,
+        spread=config.encoder_spread,
+    )
+    in_dim = spec.obs_dim + spec.act_dim
+    decoder = LatentMlp.init(
+        decoder_key, in_dim, config.latent, config.decoder_hidden, 1, last_bound, HIDDEN_BIAS
+    )
+    return Representation(encoder, decoder)
 
 
 def start(
@@ -366,8 +376,16 @@ def step(
     if frozen:
         del metrics["reward_loss"]
         return learner, inferred, metrics
-    directions, opt = ADAM.update(grads[1], learner.representation_opt)
-    rates = (config.encoder_lr, config.decoder_lr)
-    representation = move(learner.representation, directions, rates)
+    representation, opt = move_representation(
+        config, learner.representation, grads[1], learner.representation_opt
+    )
     learner = learner._replace(representation=representation, representation_opt=opt)
     return learner, inferred, metrics
+
+
+def move_representation(
+    config: SmacConfig, representation: Representation, grads: Representation, opt: Any
+) -> tuple[Representation, Any]:
+    """Encoder and decoder after one Adam step, and their optimiser."""
+    directions, opt = ADAM.update(grads, opt)
+    return move(representation, directions, (config.encoder_lr, config.decoder_lr)), opt

@@ -55,7 +55,8 @@ def joined(
     if exploration.draw == "collected":
         return collected
     logged = data if isinstance(data, Buffers) else Buffers(data, data)  # pyright: ignore
-    return Buffers(*(Both(*pair) for pair in zip(logged, collected, strict=True)))  # pyright: ignore
+    union = Buffers(*(Both(*pair) for pair in zip(logged, collected, strict=True)))  # pyright: ignore
+    return union if exploration.draw == "union" else union._replace(encoder=collected.encoder)
 
 
 def gather_rows(buffer: DeviceData | Both, task: AnyInt, rows: Int32[Array, "*b"]) -> Batch:
