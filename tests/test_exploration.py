@@ -23,6 +23,7 @@ from omrl.algorithm import Algorithm
 from omrl.chunk import MAX_UPDATES, init_states
 from omrl.collector import Collector
 from omrl.config import to_json
+from omrl.data.buffers import joined
 from omrl.data.explored import Explored, ExploredFiles, concatenated
 from omrl.data.sample import gather
 from omrl.errors import InputError
@@ -172,6 +173,8 @@ def test_room_for_all_that_will_be_collected():
         ({"prior_steps": 0}, "prior_steps: 0 with clear_encoder"),
         ({"label_context": 5}, "label_context: is drawn from logged data"),
         ({"physics": "test"}, "physics: test is without the rewards of test tasks"),
+        ({"draw": "union-main", "initial_steps": 0}, "initial_steps: 0 leaves tasks without"),
+        ({"draw": "union-main", "into_encoder": "none"}, "into_encoder: none needs logged data"),
     ],
 )
 def test_schedules_that_cannot_be(changes, message):
@@ -301,6 +304,19 @@ def test_what_is_learned_from_is_the_union(tmp_path):
         config = replace(RUN, algo=replace(RUN.algo, exploration=union))
         ends.append(run_scout(tmp_path / str(number), config, data=data)[0].weight)
     assert np.all(ends[0] != ends[1])
+
+
+def test_the_encoder_buffer_may_have_what_was_collected_alone(finished):
+    collected = jax.tree.map(lambda leaf: leaf[0], finished[2].buffers)
+    union, main_only = (
+        joined(logged(), collected, replace(UNION, draw=draw, initial_steps=1, into_encoder="all"))
+        for draw in ("union", "union-main")
+    )
+    assert main_only.encoder is collected.encoder
+    assert_same_bits(main_only.main, union.main)
+    np.testing.assert_array_equal(
+        main_only.main.num_rows, logged().num_rows + collected.main.num_rows
+    )
 
 
 def test_labels_need_a_model_of_rewards(tmp_path):

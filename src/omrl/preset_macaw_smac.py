@@ -59,7 +59,7 @@ KINDS = {"original": ORIGINAL, "matched": MATCHED}
 
 
 def presets(base: Preset) -> dict[str, Preset]:
-    """All of them, made of `base`: `macaw-smac-PROBLEM-KIND` and `macaw-self-supervised-PROBLEM`."""
+    """`macaw-smac-PROBLEM-KIND` and `macaw-self-supervised-PROBLEM`, made of `base`."""
     compared = {
         f"macaw-smac-{problem}-{kind}": replace(
             base,

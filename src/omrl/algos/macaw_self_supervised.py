@@ -45,6 +45,8 @@ from omrl.ops.scale import scaled_obs
 from omrl.ranges import Natural, NonNegative, Positive, Size, check_ranges
 from omrl.types import Batch, Key, Metrics, Scalar, Spec, Step
 
+INNER_BATCH = BatchSpec("inner", 256, "without_replacement", buffer="encoder")
+OUTER_BATCH = BatchSpec("outer", 256)
 EXPLORATION = Exploration(
     every=1000,
     explored_tasks=20,
@@ -103,9 +105,9 @@ class MacawSelfSupervisedConfig(MacawConfig):
 
     TAG: ClassVar[str] = "macaw-self-supervised"
 
-    inner_batch: BatchSpec = BatchSpec("inner", 256, "without_replacement", buffer="encoder")
+    inner_batch: BatchSpec = INNER_BATCH
     """D_tr: logged, then what the unadapted policy explored."""
-    outer_batch: BatchSpec = BatchSpec("outer", 256)
+    outer_batch: BatchSpec = OUTER_BATCH
     """D_ts: logged, then that and all that was explored."""
 
     # --- The model of rewards ---
@@ -132,9 +134,8 @@ class MacawSelfSupervisedConfig(MacawConfig):
     @property
     def macaw(self) -> MacawConfig:
         """MACAW's part, whose rates decay over both stages if they do."""
-        both = self.steps + self.self_supervised_steps
         own = {field.name: getattr(self, field.name) for field in fields(MacawConfig)}
-        return replace(MacawConfig(**own), steps=both)
+        return replace(MacawConfig(**own), steps=self.steps + self.self_supervised_steps)
 
 
 class SelfSupervisedState(NamedTuple):
