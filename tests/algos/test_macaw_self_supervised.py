@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import bandits
 from omrl import chunk, metatrain, runs
 from omrl.algos import smac_learner
 from omrl.algos.macaw_self_supervised import (
@@ -55,7 +56,7 @@ def make() -> Any:
         SCALED,
         normalize_obs=True,
         steps=OFFLINE,
-        self_supervised_steps=STEPS - OFFLINE,
+        online_steps=STEPS - OFFLINE,
         rewards=replace(SELF_SUPERVISED_SIZES["rewards"], initial="uniform"),
     )
 
@@ -159,14 +160,43 @@ def test_macaw_learns_as_it_does_alone():
 
 
 def test_rates_decay_over_both_stages():
-    config = MacawSelfSupervisedConfig(steps=30, self_supervised_steps=12, hidden=(7,))
+    config = MacawSelfSupervisedConfig(steps=30, online_steps=12, hidden=(7,))
     assert (config.macaw.steps, config.macaw.hidden) == (42, (7,))
 
 
 def test_a_run_without_the_second_stage():
     """To compare with: all but self-supervision."""
-    algorithm = make_self_supervised(self_supervised_steps=0)
+    algorithm = make_self_supervised(online_steps=0)
     assert [stage.name for stage in algorithm.stages()] == ["offline"]
+
+
+def test_it_solves_the_bandits_that_only_the_context_tells_apart_and_labels_them():
+    sizes = {
+        "encoder_hidden": (16, 16), "decoder_hidden": (16, 16), "latent": 1, "initial": "uniform",
+        "kl_weight": 0.01, "encoder_lr": 1e-2, "decoder_lr": 1e-2,
+    }  # fmt: skip
+    rates = dict.fromkeys(("policy_lr", "value_lr", "lr_lr", "inner_lr"), 1e-2)
+    algorithm = make_self_supervised(
+        bandits.SPEC,
+        **rates,
+        hidden=(16,),
+        task_batch=2,
+        temperature=bandits.TEMPERATURE,
+        online_steps=0,
+        rewards=RewardModelConfig(**sizes),
+    )
+    _, state, _, actions = bandits.solve(algorithm, bandits.opposite)
+    assert np.mean(actions * bandits.SIGNS) == pytest.approx(bandits.BEST, abs=0.1)
+    some = jnp.linspace(-0.9, 0.9, 7)
+    begun = algorithm.begin(state, KEY)
+    for index, sign in enumerate(bandits.SIGNS):
+        of_task = jax.tree.map(lambda leaf, index=index: leaf[index], bandits.opposite(KEY))
+        task = algorithm.adapt(state, begun, of_task, KEY)
+        labels = [
+            algorithm.predict_reward(state, task, bandits.OBS, action[None], bandits.OBS)
+            for action in some
+        ]
+        np.testing.assert_allclose(labels, sign * some, atol=0.15)
 
 
 # --- A run ---
@@ -188,10 +218,7 @@ def test_labels_are_the_decoders_by_one_logged_history_of_the_task(finished):
     path, states, _ = finished
     parts = [ExploredFiles(path)._read(number) for number in range(2)]
     algorithm, data = make(), logged()
-    predict = jax.jit(
-        jax.vmap(algorithm.predict_reward, (None, None, 0, 0, 0)),
-    )
-    guess = jax.jit(partial(guessed, algorithm))
+    guess, decode = jax.jit(partial(guessed, algorithm)), jax.jit(smac_learner.decoded_rewards)
     for step, part in zip((OFFLINE, 8), parts, strict=True):
         numbers = {}
         labels = np.split(part.reward, part.starts[1:-1])
@@ -209,8 +236,9 @@ def test_labels_are_the_decoders_by_one_logged_history_of_the_task(finished):
             first = part.starts[n]
             obs = part.obs[first + n : first + n + part.length[n] + 1]
             action = part.action[first : first + part.length[n]]
-            expected = predict(state, known, obs[:-1], action, obs[1:])
-            np.testing.assert_allclose(labels[n], expected, rtol=1e-4, atol=1e-5)
+            scaled = (obs[None, :-1] - np.float32(SCALED.obs_mean)) / np.float32(SCALED.obs_std)
+            expected = decode(state.representation.decoder, scaled, action[None], known.z[None])
+            np.testing.assert_allclose(labels[n], expected[0], rtol=1e-4, atol=1e-5)
     explored = concatenated(parts)
     assert sorted(set(explored.posterior.tolist())) == [False, True]
     np.testing.assert_array_equal(explored.in_encoder, ~explored.posterior)
@@ -282,7 +310,7 @@ def test_too_little_is_explored_for_an_inner_batch():
     ("changes", "message"),
     [
         ({"context": BatchSpec("batch", 5)}, "is named 'batch' and 'context'"),
-        ({"self_supervised_steps": -1}, "self_supervised_steps: -1 is not a whole number from 0"),
+        ({"online_steps": -1}, "online_steps: -1 is not a whole number from 0"),
     ],
 )
 def test_impossible_settings_are_refused(changes, message):
@@ -302,7 +330,7 @@ def test_the_preset_goes_all_the_way(tmp_path, capsys):
     write_data(tmp_path / "data", few)
     options = (
         "--train-tasks 0 1 2 3 --eval.tasks 5 6 --eval.episodes 1 --slice all --algo.task-batch 2 "
-        "--algo.steps 1 --algo.self-supervised-steps 2 --algo.hidden 8 --algo.latent 4 "
+        "--algo.steps 1 --algo.online-steps 2 --algo.hidden 8 --algo.latent 4 "
         "--algo.rewards.encoder-hidden 8 --algo.inner-batch.size 16 --algo.outer-batch.size 16 "
         "--algo.exploration.explored-tasks 2 --algo.exploration.initial-steps 200 "
         "--algo.exploration.prior-steps 200 --algo.exploration.posterior-steps 200 "

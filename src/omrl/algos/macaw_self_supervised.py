@@ -55,7 +55,7 @@ EXPLORATION = Exploration(
     posterior_steps=600,
     prior_first=False,
     draw="union-main",
-    label_context=64,
+    label_context=256,
 )
 
 
@@ -119,7 +119,7 @@ class MacawSelfSupervisedConfig(MacawConfig):
     """h, logged transitions that z is inferred from."""
 
     # --- Self-supervision ---
-    self_supervised_steps: Natural = 50_000
+    online_steps: Natural = 50_000
     """Updates of the second stage; 0: there is none."""
     exploration: Exploration = EXPLORATION
     """What is collected in it."""
@@ -135,7 +135,7 @@ class MacawSelfSupervisedConfig(MacawConfig):
     def macaw(self) -> MacawConfig:
         """MACAW's part, whose rates decay over both stages if they do."""
         own = {field.name: getattr(self, field.name) for field in fields(MacawConfig)}
-        return replace(MacawConfig(**own), steps=self.steps + self.self_supervised_steps)
+        return replace(MacawConfig(**own), steps=self.steps + self.online_steps)
 
 
 class SelfSupervisedState(NamedTuple):
@@ -214,11 +214,11 @@ class MacawSelfSupervised(Algorithm[SelfSupervisedState, SelfSupervisedTask]):
         offline = Stage(
             "offline", config.steps, config.task_batch, of_all, self.update, with_tasks=True
         )
-        if not config.self_supervised_steps:
+        if not config.online_steps:
             return (offline,)
         return offline, Stage(
             "self_supervised",
-            config.self_supervised_steps,
+            config.online_steps,
             config.task_batch,
             of_macaw,
             self.self_supervised_update,
