@@ -35,6 +35,7 @@ from omrl.explorers import guessed, trajectory_key
 from omrl.layout import Layout
 from omrl.presets import PRESETS
 from omrl.train import TrainConfig, check_data, load_states, train
+from quick import quick_jit
 from scout import SPEC, TASKS, point_robot
 from tiny_cheetah import write_data
 from tiny_macaw import SELF_SUPERVISED_SIZES, make_batches, make_self_supervised
@@ -131,9 +132,9 @@ def test_encoder_and_decoder_step_as_they_do_in_smac():
         for rows in ((0, 8), (10, 15))
     )
     noise = jax.vmap(partial(noise_of_task, smac, 8, 2))(jax.random.split(KEY, 3))
-    after, _, metrics = smac_learner.step(smac, learner, batch, context, noise)
-    found, opt, told = step_rewards(
-        model, learner.representation, learner.representation_opt, batch, context, noise.z
+    after, _, metrics = quick_jit(partial(smac_learner.step, smac))(learner, batch, context, noise)
+    found, opt, told = quick_jit(partial(step_rewards, model))(
+        learner.representation, learner.representation_opt, batch, context, noise.z
     )
     for one, other in (
         (found, after.representation),
