@@ -85,6 +85,7 @@ def presets(base: Preset) -> dict[str, Preset]:
                 algo=SELF_SUPERVISED,
                 slice=SLICES[f"{problem}-paper"][0],
                 encoder_slice=SLICES[f"{problem}-paper"][1],
+                separate_encoder=True,
                 train=CURVE,
                 eval=EXPLORED,
             ),

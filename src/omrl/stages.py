@@ -73,9 +73,12 @@ def _check_contexts(
     adds_first = exploration.needs_data and exploration.into_encoder != "none"
     explored = exploration.prior_steps if adds_first else 0
     at = int(np.argmin(rows))
+    contexts = rows[at] + explored
+    if exploration.draw == "union-main":
+        contexts = exploration.least_rows()
     for name, used, there in (
         ("label_context", True, rows[at]),
-        ("context_size", exploration.posterior_steps > 0, rows[at] + explored),
+        ("context_size", exploration.posterior_steps > 0, contexts),
     ):
         size = getattr(exploration, name)
         if used and size > there:

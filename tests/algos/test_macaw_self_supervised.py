@@ -307,6 +307,14 @@ def test_too_little_is_explored_for_an_inner_batch():
         check_data(algorithm, make_data(SPEC, num_tasks=5), TASKS)
 
 
+def test_too_little_is_explored_for_a_context():
+    """Whatever was logged: the posterior is of what was explored."""
+    exploration = replace(SELF_SUPERVISED_SIZES["exploration"], context_size=21)
+    algorithm = make_self_supervised(SPEC, exploration=exploration)
+    with pytest.raises(InputError, match=r"context_size: 21 transitions .* has 20 there"):
+        check_data(algorithm, make_data(SPEC, num_tasks=5), TASKS)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -335,7 +343,7 @@ def test_the_preset_goes_all_the_way(tmp_path, capsys):
         "--algo.rewards.encoder-hidden 8 --algo.inner-batch.size 16 --algo.outer-batch.size 16 "
         "--algo.exploration.explored-tasks 2 --algo.exploration.initial-steps 200 "
         "--algo.exploration.prior-steps 200 --algo.exploration.posterior-steps 200 "
-        "--encoder-slice all --quiet"
+        "--algo.exploration.context-size 100 --encoder-slice all --no-separate-encoder --quiet"
     )
     out = tmp_path / "run"
     command = ["train", "macaw-self-supervised-cheetah-vel", "--data", str(tmp_path / "data")]

@@ -223,6 +223,7 @@ class MacawSelfSupervised(Algorithm[SelfSupervisedState, SelfSupervisedTask]):
             of_macaw,
             self.self_supervised_update,
             exploration=config.exploration,
+            left_out_by="--algo.online-steps 0",
         )
 
     def update(
