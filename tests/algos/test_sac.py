@@ -14,7 +14,7 @@ from omrl.algos.sac import (
     target_value,
 )
 from omrl.nets.mlp import Dense, Mlp
-from omrl.ops.gaussian import sample_squashed
+from omrl.ops.gaussian import sample_squashed, squash
 from omrl.types import Step
 
 pytestmark = pytest.mark.usefixtures("own_programs")
@@ -29,6 +29,7 @@ def linear(weight, bias):
 ACTOR = linear([[1.0, 0.0]], [0.0, -1.0])
 CRITICS = linear([[[1.0], [2.0]], [[3.0], [-1.0]]], [[0.0], [0.5]])
 STATE = SacState(ACTOR, jnp.log(jnp.float32(0.2)), CRITICS, CRITICS, (), ())
+NOISE = jnp.array([0.7])
 
 
 def transition(terminated=False):
@@ -41,16 +42,15 @@ def transition(terminated=False):
     )
 
 
-def test_target_is_the_entropy_regularised_value(getkey):
-    key = getkey()
-    action, log_prob = sample_squashed(key, jnp.array([0.2]), jnp.array([-1.0]))
+def test_target_is_the_entropy_regularised_value():
+    action, log_prob = squash(NOISE, jnp.array([0.2]), jnp.array([-1.0]))
     smaller = min(0.2 + 2 * float(action[0]), 3 * 0.2 - float(action[0]) + 0.5)
     expected = 1.0 + 0.9 * (smaller - 0.2 * float(log_prob))
-    assert target_value(STATE, transition(), key, 0.9) == pytest.approx(expected, rel=1e-5)
+    assert target_value(STATE, transition(), NOISE, 0.9) == pytest.approx(expected, rel=1e-5)
 
 
-def test_target_of_a_terminal_transition_is_its_reward(getkey):
-    assert target_value(STATE, transition(terminated=True), getkey(), 0.9) == 1.0
+def test_target_of_a_terminal_transition_is_its_reward():
+    assert target_value(STATE, transition(terminated=True), NOISE, 0.9) == 1.0
 
 
 def test_log_std_is_clipped():
@@ -60,21 +60,19 @@ def test_log_std_is_clipped():
     assert action_distribution(narrow, jnp.array([0.0]))[1][0] == -20.0
 
 
-def test_policy_loss_is_the_sum_of_both_equations(getkey):
-    key = getkey()
-    action, log_prob = sample_squashed(key, jnp.array([0.5]), jnp.array([-1.0]))
+def test_policy_loss_is_the_sum_of_both_equations():
+    action, log_prob = squash(NOISE, jnp.array([0.5]), jnp.array([-1.0]))
     smaller = min(0.5 + 2 * float(action[0]), 3 * 0.5 - float(action[0]) + 0.5)
     actor = 0.2 * float(log_prob) - smaller
     temperature = -0.2 * (float(log_prob) - 1.0)
-    loss = policy_loss(ACTOR, STATE.log_temperature, CRITICS, jnp.array([0.5]), key, -1.0)
+    loss = policy_loss(ACTOR, STATE.log_temperature, CRITICS, jnp.array([0.5]), NOISE, -1.0)
     assert loss == pytest.approx(actor + temperature, rel=1e-5)
 
 
-def test_temperature_gradient_is_that_of_its_own_loss(getkey):
-    key = getkey()
-    _, log_prob = sample_squashed(key, jnp.array([0.5]), jnp.array([-1.0]))
+def test_temperature_gradient_is_that_of_its_own_loss():
+    _, log_prob = squash(NOISE, jnp.array([0.5]), jnp.array([-1.0]))
     grad = jax.grad(policy_loss, argnums=1)(
-        ACTOR, STATE.log_temperature, CRITICS, jnp.array([0.5]), key, -1.0
+        ACTOR, STATE.log_temperature, CRITICS, jnp.array([0.5]), NOISE, -1.0
     )
     assert grad == pytest.approx(-0.2 * (float(log_prob) - 1.0), rel=1e-5)
 

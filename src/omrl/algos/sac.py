@@ -24,7 +24,7 @@ from omrl.algos.td3 import critic_loss
 from omrl.nets.critics import action_values, init_critics
 from omrl.nets.mlp import Mlp
 from omrl.ops.descent import Optimizer, descend
-from omrl.ops.gaussian import sample_squashed
+from omrl.ops.gaussian import LogSlope, sample_squashed, squash, tanh_log_slope
 from omrl.ops.sac import bellman_target, polyak, soft_value, temperature_loss
 from omrl.ranges import Count, Finite, Fraction, Positive, Size, check_ranges
 from omrl.types import Key, Scalar, Step
@@ -72,12 +72,34 @@ def action_distribution(
     return mean, jnp.clip(log_std, *LOG_STD_RANGE)
 
 
-def target_value(state: SacState, step: Step, key: Key, discount: float) -> Scalar:
-    """y, a constant, for one sampled next action."""
-    action, log_prob = sample_squashed(key, *action_distribution(state.actor, step.next_obs))
+def target_value(
+    state: SacState,
+    step: Step,
+    noise: Float[Array, " act"],
+    discount: float,
+    log_slope: LogSlope = tanh_log_slope,
+) -> Scalar:
+    """y, a constant, for the next action that a standard normal `noise` stands for."""
+    distribution = action_distribution(state.actor, step.next_obs)
+    action, log_prob = squash(noise, *distribution, log_slope)
     next_values = action_values(state.target_critics, step.next_obs, action)
     next_value = soft_value(next_values, log_prob, jnp.exp(state.log_temperature))
     return jax.lax.stop_gradient(bellman_target(step.reward, step.terminated, next_value, discount))
+
+
+def actor_loss(
+    actor: Mlp,
+    log_temperature: Scalar,
+    critics: Mlp,
+    obs: Float[Array, " obs"],
+    noise: Float[Array, " act"],
+    log_slope: LogSlope = tanh_log_slope,
+) -> tuple[Scalar, Scalar]:
+    """The actor's loss for the action that a standard normal `noise` stands for, and the log
+    density of that; nothing reaches the temperature."""
+    action, log_prob = squash(noise, *action_distribution(actor, obs), log_slope)
+    temperature = jax.lax.stop_gradient(jnp.exp(log_temperature))
+    return -soft_value(action_values(critics, obs, action), log_prob, temperature), log_prob
 
 
 def policy_loss(
@@ -85,14 +107,13 @@ def policy_loss(
     log_temperature: Scalar,
     critics: Mlp,
     obs: Float[Array, " obs"],
-    key: Key,
+    noise: Float[Array, " act"],
     target_entropy: float,
+    log_slope: LogSlope = tanh_log_slope,
 ) -> Scalar:
-    """Losses of actor and temperature for one sampled action; neither reaches the other's."""
-    action, log_prob = sample_squashed(key, *action_distribution(actor, obs))
-    temperature = jax.lax.stop_gradient(jnp.exp(log_temperature))
-    actor_loss = -soft_value(action_values(critics, obs, action), log_prob, temperature)
-    return actor_loss + temperature_loss(log_temperature, log_prob, target_entropy)
+    """Losses of actor and temperature; neither reaches the other's."""
+    loss, log_prob = actor_loss(actor, log_temperature, critics, obs, noise, log_slope)
+    return loss + temperature_loss(log_temperature, log_prob, target_entropy)
 
 
 @dataclass(frozen=True)
@@ -140,9 +161,9 @@ class Sac:
         return state.actor
 
     def _update_critics(self, state: SacState, batch: Step, key: Key) -> SacState:
-        keys = jax.random.split(key, batch.reward.shape[0])
-        target = jax.vmap(lambda step, k: target_value(state, step, k, self.config.discount))(
-            batch, keys
+        noise = self._noise(key, batch.reward.shape[0])
+        target = jax.vmap(lambda step, n: target_value(state, step, n, self.config.discount))(
+            batch, noise
         )
 
         def loss(critics: Mlp) -> Scalar:
@@ -158,23 +179,28 @@ class Sac:
     def _update_policy(
         self, state: SacState, obs: Float[Array, "sample obs"], key: Key
     ) -> SacState:
-        keys = jax.random.split(key, obs.shape[0])
+        noise = self._noise(key, obs.shape[0])
         entropy = self.config.target_entropy
         target_entropy = -float(self.act_dim) if entropy is None else entropy
 
         def loss(params: tuple[Mlp, Scalar]) -> Scalar:
             actor, log_temperature = params
             per_obs = jax.vmap(
-                lambda o, k: policy_loss(
-                    actor, log_temperature, state.critics, o, k, target_entropy
+                lambda o, n: policy_loss(
+                    actor, log_temperature, state.critics, o, n, target_entropy
                 )
             )
-            return jnp.mean(per_obs(obs, keys))
+            return jnp.mean(per_obs(obs, noise))
 
         (actor, log_temperature), policy_opt = descend(
             self._optimizer, loss, (state.actor, state.log_temperature), state.policy_opt
         )
         return state._replace(actor=actor, log_temperature=log_temperature, policy_opt=policy_opt)
+
+    def _noise(self, key: Key, num: int) -> Float[Array, "{num} act"]:
+        """Standard normal, of `num` actions."""
+        keys = jax.random.split(key, num)
+        return jax.vmap(lambda k: jax.random.normal(k, (self.act_dim,)))(keys)
 
     @property
     def _optimizer(self) -> Optimizer:

@@ -46,14 +46,20 @@ class LatentMlp(eqx.Module):
         first = self.layers[0]
         return z @ first.weight[-len(z) :] + first.bias
 
+    def seen(self, x: Float[Array, " in"]) -> Float[Array, " hidden"]:
+        """x W_x of the first layer."""
+        return x @ self.layers[0].weight[: len(x)]
+
+    def rest(self, first: Float[Array, " hidden"]) -> Float[Array, " out"]:
+        """y of what the first layer puts out, before its ReLU."""
+        for layer in self.layers[1:]:
+            first = jax.nn.relu(first) @ layer.weight + layer.bias
+        return first
+
     def __call__(
         self, x: Float[Array, " in"], shift: Float[Array, " hidden"]
     ) -> Float[Array, " out"]:
-        first, *rest = self.layers
-        y = x @ first.weight[: len(x)] + shift
-        for layer in rest:
-            y = jax.nn.relu(y) @ layer.weight + layer.bias
-        return y
+        return self.rest(self.seen(x) + shift)
 
     def told(self, z: Float[Array, " latent"]) -> tuple[Dense, ...]:
         """The dense layers of x -> f(x, z)."""

@@ -1,0 +1,126 @@
+"""Settings of BOReL (arXiv:2008.02598): of its model of the tasks and of its policy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from omrl.errors import InputError
+from omrl.nets.belief import FeatureSizes, Part
+from omrl.ranges import Count, Finite, Fraction, Natural, NonNegative, Positive, Size, check_ranges
+
+
+@dataclass(frozen=True)
+class VaeConfig:
+    """Settings of the VAE. Defaults are the reference code's for Cheetah-Velocity."""
+
+    # --- Encoder ---
+    latent: Size = 5
+    """Dimensions of z."""
+    gru: Size = 128
+    """Width of the recurrent state."""
+    obs_features: Natural = 32
+    """Features of an observation, in encoder and decoders; 0: observations are not seen."""
+    action_features: Natural = 16
+    """The same of an action."""
+    reward_features: Natural = 16
+    """The same of a reward, which decoders never see."""
+
+    # --- Decoders ---
+    reward_hidden: tuple[Size, ...] = (32, 32)
+    """Widths of the hidden layers of the reward decoder."""
+    reward_sees: tuple[Part, ...] = ("next_obs", "action", "obs")
+    """What it sees of a transition besides z; nothing: it decodes z alone."""
+    reward_head: Literal["squared", "bernoulli"] = "squared"
+    """Error of a decoded reward: squared, or the negative log-likelihood in nats of whether it is
+    `reward_success`."""
+    reward_success: Finite = 1.0
+    """Of head bernoulli: rewards from here on count as 1, others as 0."""
+    reward_cells: tuple[Size, ...] = ()
+    """Of head bernoulli, on a grid: how many values each of the first entries of an observation
+    has, from 0. There is one output per cell then, and that of the cell of s' counts."""
+    state_head: Literal["none", "squared", "gaussian"] = "none"
+    """Error of s' decoded from z, s and a: none at all, squared, or the negative log-likelihood in
+    nats of a diagonal Gaussian; for tasks that differ in their dynamics."""
+    state_hidden: tuple[Size, ...] = (32, 32)
+    """Widths of the hidden layers of the state decoder."""
+
+    # --- Loss ---
+    decoded_reduction: Literal["mean", "sum"] = "mean"
+    """Of errors over the decoded transitions of a trajectory. The reference code has the mean with
+    squared errors and the sum with head bernoulli, the paper the sum."""
+    kl_weight: NonNegative = 0.05
+    """Of the KLs between successive posteriors."""
+    state_weight: NonNegative = 1.0
+    """Of the state decoder's errors."""
+    elbo_terms: Count | None = None
+    """Posteriors of a trajectory that an update decodes from, other ones each time; None: all. The
+    loss is scaled so that on average it is that of all."""
+
+    # --- Training ---
+    learning_rate: Positive = 3e-4
+    """Of Adam."""
+    decoder_block: Size = 16
+    """Posteriors of a trajectory decoded at once: more take more memory and change no result."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if not (self.obs_features or self.action_features or self.reward_features):
+            raise InputError(
+                "reward_features: 0 beside obs_features 0 and action_features 0 leaves the encoder "
+                "nothing to see; set one"
+            )
+        if len(set(self.reward_sees)) < len(self.reward_sees):
+            raise InputError(f"reward_sees: {', '.join(self.reward_sees)} has one part twice")
+        for part in self.reward_sees:
+            name = "action_features" if part == "action" else "obs_features"
+            if not getattr(self, name):
+                raise InputError(f"reward_sees: {part} has no features; set {name} above 0")
+        if self.reward_cells and self.reward_head != "bernoulli":
+            raise InputError(
+                f"reward_cells: is of head bernoulli, not {self.reward_head}; leave it empty"
+            )
+
+    @property
+    def sizes(self) -> FeatureSizes:
+        """Of the features."""
+        return FeatureSizes(self.obs_features, self.action_features, self.reward_features)
+
+    @property
+    def num_cells(self) -> int:
+        """Outputs of the reward decoder."""
+        return math.prod(self.reward_cells)
+
+
+@dataclass(frozen=True)
+class BeliefSacConfig:
+    """Settings of soft actor-critic on states with beliefs. Defaults are the reference code's."""
+
+    hidden: tuple[Size, ...] = (256, 256)
+    """Widths of the hidden layers of Q and policy."""
+    initial: Literal["small-outputs", "uniform"] = "small-outputs"
+    """Hidden weights within 1/sqrt(outputs), biases 0.1 and last layers near 0 (reference code), or
+    all within 1/sqrt(inputs)."""
+    discount: Fraction = 0.99
+    """gamma of the Bellman target."""
+    temperature: NonNegative | None = 0.2
+    """alpha, the entropy's weight; None: learned, from 1 on."""
+    target_entropy: Finite | None = None
+    """Of a learned alpha, in nats; None: minus the number of action dimensions."""
+    log_prob: Literal["exact", "clipped"] = "exact"
+    """Density of an action: exact, or with 1e-6 added to tanh's slope, as the reference code."""
+    target_rate: Fraction = 0.005
+    """tau, of the target Qs."""
+    critic_lr: Positive = 3e-4
+    """Adam rate of both Qs."""
+    policy_lr: Positive = 3e-4
+    """Of the policy, and of a learned alpha."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.target_entropy is not None and self.temperature is not None:
+            raise InputError(
+                f"target_entropy: {self.target_entropy:g} is of a learned temperature, not of "
+                f"{self.temperature:g}; leave it None, or set temperature None"
+            )
