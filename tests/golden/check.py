@@ -28,7 +28,12 @@ from golden_file import GoldenFile, Group
 
 from omrl.errors import InputError
 
-FAMILIES = {"macaw": "macaw_cases", "pearl": "pearl_cases", "smac": "smac_cases"}
+FAMILIES = {
+    "borel": "borel_cases",
+    "macaw": "macaw_cases",
+    "pearl": "pearl_cases",
+    "smac": "smac_cases",
+}
 BARS = {"float64": 1e-6, "float32": 1e-4}
 ZERO = 1e-12
 """The most by which something may miss a zero."""

@@ -207,7 +207,7 @@ def test_unknown_family_is_named_and_fails(tmp_path, capsys):
     np.savez(tmp_path / "golden_other_A.npz", loss=np.ones(1))
     assert check.main([str(tmp_path)]) == 1
     out = capsys.readouterr().out
-    assert "NOT CHECKED, no checks for family 'other' (only macaw, pearl, smac)" in out
+    assert "NOT CHECKED, no checks for family 'other' (only borel, macaw, pearl, smac)" in out
 
 
 def test_as_a_program(tmp_path, other_set):

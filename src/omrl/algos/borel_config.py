@@ -104,7 +104,7 @@ class BeliefSacConfig:
     all within 1/sqrt(inputs)."""
     discount: Fraction = 0.99
     """gamma of the Bellman target."""
-    temperature: NonNegative | None = 0.2
+    temperature: Positive | None = 0.2
     """alpha, the entropy's weight; None: learned, from 1 on."""
     target_entropy: Finite | None = None
     """Of a learned alpha, in nats; None: minus the number of action dimensions."""

@@ -17,7 +17,7 @@ Axes are [task, sample, feature], see `latent_context`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -41,7 +41,7 @@ from omrl.algos.pearl_config import PearlConfig
 from omrl.nets.encoder import Encoder
 from omrl.nets.latent_mlp import LatentMlp, over_samples
 from omrl.ops.descent import move
-from omrl.ops.gaussian import LogSlope, clipped_tanh_log_slope, tanh_log_slope
+from omrl.ops.gaussian import LOG_SLOPES
 from omrl.ops.sac import bellman_target, polyak, soft_value
 from omrl.types import Batch, Key, Metrics, Scalar, Spec
 
@@ -110,12 +110,6 @@ def start(evaluation: Evaluation, improvement: Improvement, target_value: Latent
 def values(net: LatentMlp, obs: Float[Array, "task sample obs"], z: Z) -> PerSample:
     """V(s, z)."""
     return outputs(net, obs, z)[..., 0]
-
-
-LOG_SLOPES: Mapping[str, LogSlope] = {
-    "exact": tanh_log_slope,
-    "clipped": clipped_tanh_log_slope,
-}
 
 
 def noise_of_task(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import jax
@@ -55,6 +55,13 @@ def _tanh_log_slope_jvp(primals: tuple[Vector], tangents: tuple[Vector]) -> tupl
 def clipped_tanh_log_slope(x: Vector) -> Vector:
     """log(1 - tanh(x)^2 + 1e-6), the approximation of the code of SAC and PEARL: at least -13.8."""
     return jnp.log(1 - jnp.tanh(x) ** 2 + 1e-6)
+
+
+LOG_SLOPES: Mapping[str, LogSlope] = {
+    "exact": tanh_log_slope,
+    "clipped": clipped_tanh_log_slope,
+}
+"""By the names that configs give them."""
 
 
 def squashed_log_prob(
