@@ -200,6 +200,30 @@ def test_a_decoder_is_tried_on_other_data_and_on_what_is_explored(data):
     assert diagnose_shift(trained_of(Closed(), data), CONFIG).decoder_error is None
 
 
+def test_contexts_are_those_that_the_encoder_was_trained_on(data, tmp_path):
+    """Of its buffer and slice; a decoder is tried on the slice of the main data. Both are one
+    episode here, and `Open` predicts the mean reward of the context."""
+    encoder = write_walks(tmp_path / "encoder", episodes=3)
+    trained = trained_of(Open(), data)
+    own = replace(trained.record.run, slice="last-1", encoder_slice="first-1")
+    record = replace(trained.record, run=own, encoder_data=str(encoder.path))
+    config = replace(CONFIG, context_size=HORIZON)
+    result = diagnose_shift(replace(trained, record=record), config)
+    assert result.provenance.dataset_hash == encoder.manifest.hash
+    assert result.config.context_slice == "first-1"
+    first, last = encoder.task(TASKS[1]), open_dataset(data).task(TASKS[1])
+    error = np.mean((last.reward[-HORIZON:] - first.reward[:HORIZON].mean()) ** 2)
+    assert result.decoder_error is not None
+    np.testing.assert_allclose(result.decoder_error[0, :, 1], error, rtol=1e-4)
+
+    of_main = replace(trained, record=replace(trained.record, run=replace(own, encoder_slice="")))
+    result = diagnose_shift(of_main, config)
+    assert result.config.context_slice == "last-1"
+    asked = diagnose_shift(replace(trained, record=record), config, data)
+    assert asked.config.context_slice == "all"
+    assert asked.provenance.dataset_hash == open_dataset(data).manifest.hash
+
+
 def test_what_ended_early_is_not_in_an_online_context(data):
     """Behind a fence at .5 an episode that begins beyond .6 is over after one step."""
     fence = Fence(ENV.spec, ENV.task_table, ENV.split_table)

@@ -4,7 +4,8 @@ An encoder that was trained on logged data meets other data at the test: what it
 when it knows nothing of the task (SMAC, arXiv:2107.03974, section 4). For every run seed, task and
 repetition:
 
-    offline context   transitions of the task's data, drawn as protocol `given` draws them
+    offline context   transitions that the encoder was trained on, of the encoder buffer where the
+                      run had one, drawn as protocol `given` draws them
     online context    as many of those that the run's policy makes in `explore.episodes`
                       trajectories from the prior, with the environment's rewards
 
@@ -34,6 +35,7 @@ from omrl.context import Contexts, draw_contexts
 from omrl.data.dataset import Dataset
 from omrl.data.mixture import open_view
 from omrl.data.online import Trajectories
+from omrl.data.store import open_for_training
 from omrl.diagnostics.results import SETS, SOURCES, ShiftResult, file_of
 from omrl.envs.base import TaskEnv
 from omrl.envs.engine import Moment, available_cpus
@@ -65,13 +67,19 @@ def diagnose_shift(
         config: of protocol `explore`; its `context_…` fields are those of the offline context, its
             `episodes` the repetitions. Beside the tasks of its split training tasks are looked at;
             if it names tasks, they alone.
-        data: dataset of the offline contexts, by default the one that was trained on.
+        data: dataset of the offline contexts and of the transitions that a decoder is tried on, by
+            default what each was trained on: datasets and, unless `config.context_slice` is another
+            than all, slices.
 
     Raises `InputError` for a method without a posterior and for data that does not fit.
     """
     _check_posterior(trained.algorithm, trained.states)
-    env, dataset = tasks_of(trained, trained.dataset(data), config)
-    assert dataset is not None
+    env, main = tasks_of(trained, trained.dataset(data), config)
+    assert main is not None
+    tried, dataset = config, main
+    if data is None:
+        tried = _sliced(trained, config, trained.record.run.slice)
+        config, dataset = _of_encoder(trained, config, main)
     train_tasks = _train_tasks(trained, env)
     tasks = config.task_indices(env)
     if not config.tasks:
@@ -81,9 +89,9 @@ def diagnose_shift(
     labels = Labels(seeds, tasks, (config.explore.episodes,), config.episodes)
     discount = trained.record.run.discount
     setting = Setting(trained.algorithm, trained.states, env, config, discount, available_cpus())
-    contexts = [
-        _offline(dataset, setting, labels, repetition) for repetition in range(config.episodes + 1)
-    ]
+    contexts = [_offline(dataset, setting, labels, number) for number in range(config.episodes)]
+    # On these a decoder is tried.
+    contexts.append(_offline(main, replace(setting, config=tried), labels, config.episodes))
     measured = _measure(setting, labels, contexts)
     of_run = trained.algorithm, trained.states, env, contexts[0], labels, trained.record.hash
     return ShiftResult(
@@ -177,6 +185,21 @@ def _spread(tasks: list[int], most: int) -> list[int]:
 
 
 # --- Contexts ---
+
+
+def _of_encoder(trained: Trained, config: EvalConfig, main: Dataset) -> tuple[EvalConfig, Dataset]:
+    """Slice and dataset of the contexts that a run's encoder was trained on."""
+    record = trained.record
+    source = open_for_training(record.encoder_data, trained.env) if record.encoder_data else main
+    return _sliced(trained, config, record.run.encoder_slice or record.run.slice), source
+
+
+def _sliced(trained: Trained, config: EvalConfig, own: str) -> EvalConfig:
+    """Of the slice `own` that a run was trained on, unless the config names one, or the run mixed
+    another dataset in."""
+    if config.context_slice != "all" or trained.record.mix:
+        return config
+    return replace(config, context_slice=own)
 
 
 def _offline(dataset: Dataset, setting: Setting, labels: Labels, repetition: int) -> Contexts:
