@@ -61,12 +61,14 @@ class Knowledge(NamedTuple):
     """Of the rewards seen."""
     own: Array
     """How many of the actions seen are its own before data."""
+    guess: Array
+    """The mean reward that was seen when it was drawn."""
 
 
 @dataclass(frozen=True)
 class Open(Algorithm):
     """Its posterior has the mean (seen, own) and variance 1; it walks to the left before data and
-    to the right after it, and predicts the mean reward that it has seen."""
+    to the right after it, and predicts its guess, the mean reward that it has seen."""
 
     spec: Any = SPEC
     config: str = ""
@@ -79,20 +81,23 @@ class Open(Algorithm):
         return ()
 
     def begin(self, state, key):
-        return Knowledge(*jnp.zeros(3))
+        return Knowledge(*jnp.zeros(4))
 
     def adapt(self, state, task, support, key):
         raise NotImplementedError
 
     def observe(self, state, task, step, key):
         own = jnp.all(step.action == jnp.array([-1.0, 0.0]))
-        return Knowledge(task.seen + 1, task.total + step.reward, task.own + own)
+        return Knowledge(task.seen + 1, task.total + step.reward, task.own + own, task.guess)
+
+    def resample(self, state, task, key):
+        return task._replace(guess=task.total / jnp.maximum(task.seen, 1))
 
     def posterior(self, state, task):
         return jnp.stack([task.seen, task.own]), jnp.ones(2)
 
     def predict_reward(self, state, task, obs, action, next_obs):
-        return task.total / task.seen
+        return task.guess
 
     def act(self, state, task, obs, key, deterministic):
         return jnp.stack([jnp.where(task.seen > 0, 1.0, -1.0), 0.0])
@@ -168,9 +173,11 @@ def test_returns_after_adaptation_are_paired_and_those_of_the_closed_form(result
     assert result.change_of("test").value == 0.0
 
 
-def test_a_decoder_is_tried_on_other_data_and_on_what_is_explored(data):
+@pytest.mark.parametrize("every", ["trajectory", "step"])
+def test_a_decoder_is_tried_on_other_data_and_on_what_is_explored(data, every):
     """Here it predicts the mean reward of the offline context for every transition."""
     config = replace(CONFIG, context_size=2 * HORIZON)  # All that is explored.
+    config = replace(config, explore=replace(config.explore, resample_every=every))
     errors = diagnose_shift(trained_of(Open(), data), config).decoder_error
     assert errors is not None
     given = EvalConfig(tasks=TASKS, context_size=2 * HORIZON)

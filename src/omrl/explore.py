@@ -219,6 +219,10 @@ class Agents(Actor):
         rows = _filled(there)
         return self._adapt(jax.tree.map(partial(gathered, rows), context))
 
+    def guess(self) -> None:
+        """Guesses are drawn as the first step of the trajectory that begins will act on them."""
+        self._draw(0)
+
     def _draw(self, time: int) -> None:
         if type(self._algorithm).resample is not Algorithm.resample:
             keys = self._keys[time, _use("draw")]

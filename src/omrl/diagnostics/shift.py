@@ -307,6 +307,7 @@ def _decoder_error(
     ones, by what is known now; None for a method without a decoder."""
     algorithm, states = setting.algorithm, setting.states
     agents.start(setting.config.explore.episodes)
+    agents.guess()
     repeated = jax.tree.map(lambda leaf: np.repeat(leaf[:, :, None], there.shape[2], axis=2), spare)
     errors = []
     try:
