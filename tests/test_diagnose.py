@@ -75,7 +75,7 @@ class Open(Algorithm):
     online_context: ClassVar = "trajectory"
 
     def init(self, key):
-        raise NotImplementedError
+        raise AssertionError("its states are given")
 
     def stages(self):
         return ()
@@ -84,7 +84,7 @@ class Open(Algorithm):
         return Knowledge(*jnp.zeros(4))
 
     def adapt(self, state, task, support, key):
-        raise NotImplementedError
+        raise AssertionError("it observes step by step")
 
     def observe(self, state, task, step, key):
         own = jnp.all(step.action == jnp.array([-1.0, 0.0]))
@@ -103,7 +103,7 @@ class Open(Algorithm):
         return jnp.stack([jnp.where(task.seen > 0, 1.0, -1.0), 0.0])
 
     def policy_layers(self, state, task):
-        raise NotImplementedError
+        raise AssertionError("it is not exported")
 
 
 @dataclass(frozen=True)

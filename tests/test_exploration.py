@@ -344,7 +344,7 @@ def test_stages_need_their_data():
 def test_an_environment_without_simulator(tmp_path):
     class Unsimulated(type(point_robot())):
         def physics(self, num_threads):
-            raise NotImplementedError
+            raise NotImplementedError  # What the contract says of an MDP without simulator.
 
     base = point_robot()
     env = Unsimulated(base.spec, base.task_table, base.split_table)

@@ -388,7 +388,7 @@ def test_presets_with_an_encoder_buffer_of_its_own_say_that_it_is_missing(name, 
 
 def test_without_a_simulator_the_offline_phase_is_left(tmp_path, data, monkeypatch):
     def physics(self, num_threads):
-        raise NotImplementedError
+        raise NotImplementedError  # What the contract says of an MDP without simulator.
 
     monkeypatch.setattr(type(ENV), "physics", physics)
     with pytest.raises(InputError, match=r"without stage self_supervised: --algo\.online-steps 0$"):

@@ -8,11 +8,15 @@ evaluated as SMAC is: two trajectories of the unadapted policy, then the adapted
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from omrl.algos.macaw_config import MacawConfig
-from omrl.algos.macaw_self_supervised import MacawSelfSupervisedConfig
+from omrl.algos.macaw_self_supervised import (
+    INNER_BATCH,
+    OUTER_BATCH,
+    MacawSelfSupervisedConfig,
+)
 from omrl.preset_smac import ENVS, SLICES
 from omrl.protocol import EvalConfig, exploring
 from omrl.train import TrainConfig
@@ -28,17 +32,6 @@ MATCHED = replace(
     ORIGINAL, hidden=(300, 300, 300), policy_lr=3e-4, value_lr=3e-4, task_batch=4, steps=50_000
 )
 
-SELF_SUPERVISED = MacawSelfSupervisedConfig(
-    offset=True,
-    inner_lr_per="tensor",
-    learn_adv_coef=True,
-    normalize_obs=True,
-    scale_returns=True,
-    policy_lr=3e-4,
-    value_lr=1e-4,
-    lr_decay=True,
-    steps=50_000,
-)
 CURVE = TrainConfig(eval_every=10_000)
 """Evaluations before, at and after the end of the offline stage."""
 
@@ -58,8 +51,9 @@ _NOT_TOLD = {
 KINDS = {"original": ORIGINAL, "matched": MATCHED}
 
 
-def presets(base: Preset) -> dict[str, Preset]:
-    """`macaw-smac-PROBLEM-KIND` and `macaw-self-supervised-PROBLEM`, made of `base`."""
+def presets(base: Preset, tuned: MacawConfig) -> dict[str, Preset]:
+    """`macaw-smac-PROBLEM-KIND` and `macaw-self-supervised-PROBLEM`, made of `base`; `tuned` are
+    MACAW's settings in the latter, but for batches and steps."""
     compared = {
         f"macaw-smac-{problem}-{kind}": replace(
             base,
@@ -76,13 +70,16 @@ def presets(base: Preset) -> dict[str, Preset]:
         for problem, env in ENVS.items()
         for kind, algo in KINDS.items()
     }
+    of_macaw = {field.name: getattr(tuned, field.name) for field in fields(MacawConfig)}
+    other = {"steps": 50_000, "inner_batch": INNER_BATCH, "outer_batch": OUTER_BATCH}
+    self_supervised = MacawSelfSupervisedConfig(**of_macaw | other)
     ours = {
         f"macaw-self-supervised-{problem}": replace(
             base,
             config=replace(
                 base.config,
                 env=ENVS[problem],
-                algo=SELF_SUPERVISED,
+                algo=self_supervised,
                 slice=SLICES[f"{problem}-paper"][0],
                 encoder_slice=SLICES[f"{problem}-paper"][1],
                 separate_encoder=True,

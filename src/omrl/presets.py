@@ -298,7 +298,7 @@ PRESETS |= preset_ablations.of_the_code("macaw-cheetah-vel", PRESETS["macaw-chee
 PRESETS |= preset_smac.presets(
     Preset(RunConfig(algo=SmacConfig()), source=""), {"cheetah-vel": CHEETAH_TRACES}
 )
-PRESETS |= preset_macaw_smac.presets(Preset(RunConfig(), source=""))
+PRESETS |= preset_macaw_smac.presets(Preset(RunConfig(), source=""), _TUNED)
 
 
 def preset(name: str) -> Preset:
