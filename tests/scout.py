@@ -200,7 +200,7 @@ def main() -> None:
 
         def add_and_die(self, explored):
             add(self, explored)
-            if self.count == given.kill_behind:
+            if len(self.sha256) == given.kill_behind:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         ExploredFiles.add = add_and_die

@@ -55,13 +55,12 @@ STEPS = 20
 
 def log_of(path: Path) -> Explored:
     """All that a run collected."""
-    files = ExploredFiles(path, count=len(list((path / "collected").iterdir())))
-    return concatenated([files._read(number) for number in range(files.count)])
+    return concatenated(parts_of(path))
 
 
 def parts_of(path: Path) -> list[Explored]:
     count = len(list((path / "collected").iterdir()))
-    return [ExploredFiles(path)._read(number) for number in range(count)]
+    return [ExploredFiles(path).read_file(number) for number in range(count)]
 
 
 def end_of(path: Path, config: ScoutRun):
@@ -162,6 +161,16 @@ def test_room_for_all_that_will_be_collected():
     for step in (10, 16, 22, 28):
         np.add.at(counts, SHORT.chosen(3, step, 5), 1)
     assert most_chosen(SHORT, np.array([3]), 10, 20, 5) == counts.max()
+    # 4 explorations of 4 slots, 5 tasks.
+    assert SHORT.least_chosen(20, 5) == 4 <= counts.max()
+
+
+def test_far_too_much_is_refused_without_counting_it(tmp_path):
+    of_run = setting(
+        ScoutRun(ScoutConfig(steps=2**31 - 1, exploration=replace(SHORT, every=1)), RUN.train)
+    )
+    with pytest.raises(InputError, match=r"exploration: its buffers take .* explore less"):
+        Collector(of_run, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -518,11 +527,51 @@ def test_a_damaged_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"collected/000001\.npz: damaged"):
         run_scout(path, RUN, resume=True)
     file.write_bytes((path / "collected" / "000002.npz").read_bytes())
-    with pytest.raises(InputError, match="collected: not what the checkpoint was made with"):
+    with pytest.raises(InputError, match=r"000001\.npz: not what the checkpoint was made with"):
         run_scout(path, RUN, resume=True)
     file.unlink()
-    with pytest.raises(InputError, match=r"000001\.npz"):
+    with pytest.raises(InputError, match=r"000001\.npz: missing; restore it"):
         run_scout(path, RUN, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("obs", lambda obs: np.concatenate([obs, obs], 1)),  # as of another environment
+        ("obs", lambda obs: obs[:, 0]),
+        ("length", lambda length: length.astype(np.float64)),
+        ("length", lambda length: length + 2000 * (np.arange(len(length)) == 0)),
+        ("length", lambda length: length[0]),
+        ("task", lambda task: task + 2**40),
+        ("task", lambda task: task.astype(str)),
+        ("seed", lambda seed: seed - 7),
+        ("reward", lambda reward: reward + np.float32(1)),
+    ],
+)
+def test_what_is_not_of_the_run_is_named_before_it_is_used(tmp_path, name, other):
+    files = ExploredFiles(tmp_path)
+    trajectory = np.zeros(2, np.int64)
+    flags, length = np.zeros(2, bool), np.full(2, 20)
+    rows, obs = np.zeros((40, 2), np.float32), np.zeros((42, 2), np.float32)
+    explored = Explored(
+        trajectory, trajectory, length, flags, flags, flags, flags, obs, rows, rows[:, 0], rows,
+        np.zeros(2, np.float32),
+    )  # fmt: skip
+    for _ in range(2):
+        files.add(explored)
+    assert len(list(ExploredFiles.of_checkpoint(tmp_path, files.to_json()).read())) == 2
+    wrong = explored._asdict() | {name: other(getattr(explored, name))}
+    np.savez(files.path(1), **wrong)
+    found = files.read()
+    next(found)
+    with pytest.raises(InputError, match=r"000001\.npz: not what the checkpoint was made with"):
+        next(found)
+
+
+def test_files_of_a_checkpoint_with_one_hash_for_all(tmp_path):
+    found = {"count": 2, "sha256": "ab"}
+    with pytest.raises(InputError, match="is of another version of omrl"):
+        ExploredFiles.of_checkpoint(tmp_path, found)
 
 
 def in_a_process(path: Path, config: ScoutRun, *options: str, devices: int = 1) -> int:

@@ -105,10 +105,21 @@ def test_physics_that_change_nothing_or_are_of_no_task(of_all, message, tmp_path
     ],
 )
 def test_results_tell_how_test_tasks_were_explored(exploration: Exploration, mark, tmp_path):
-    algorithm = Scout(ScoutConfig(exploration=exploration))
+    """Those after the first update behind an exploration; before it nothing was learned from."""
+    algorithm = Scout(ScoutConfig(offline=5, exploration=exploration))
     states = jax.vmap(algorithm.init)(jax.random.split(jax.random.PRNGKey(0), 2))
-    labels = Labels((0, 1), (80,), (0,), 1)
-    provenance = provenance_of(algorithm, states, point_robot(), None, labels, "")
+    before, provenance = (
+        provenance_of(
+            algorithm,
+            states._replace(step=jnp.full(2, step)),
+            point_robot(),
+            None,
+            Labels((0, 1), (80,), (0,), 1),
+            "",
+        )
+        for step in (5, 6)
+    )
+    assert before.test_tasks == ""
     assert provenance.test_tasks == mark
     result = make_result()
     source = replace(result.provenance, test_tasks=provenance.test_tasks)

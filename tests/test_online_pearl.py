@@ -20,6 +20,8 @@ from omrl.chunk import Layout, init_states, train_chunk
 from omrl.cli import main
 from omrl.collector import Collector
 from omrl.config import to_json
+from omrl.data.explored import ExploredFiles
+from omrl.data.from_run import write_collected
 from omrl.data.sample import BatchSpec
 from omrl.data.store import open_dataset
 from omrl.envs import registry
@@ -143,7 +145,10 @@ def test_tasks_of_an_update_may_be_drawn_twice():
 
 def test_datasets_of_what_was_collected(run, tmp_path, capsys):
     assert main(["data", "from-run", str(run), str(tmp_path / "d"), "--seed", "1", "--json"]) == 0
-    capsys.readouterr()
+    told = json.loads(capsys.readouterr().out)
+    assert [told[name]["path"] for name in ("main", "encoder")] == [
+        str(tmp_path / name) for name in ("d", "d-encoder")
+    ]
     main_data, encoder = (open_dataset(tmp_path / name) for name in ("d", "d-encoder"))
     buffers = collected_of(run)
     for position, index in enumerate(TASKS):
@@ -183,6 +188,49 @@ def test_datasets_that_cannot_be_taken_from_a_run(run, cheetah_run, tmp_path, ca
         assert main(["data", "from-run", *arguments]) == 2
         assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def without_task_7(monkeypatch):
+    """Nothing was collected of it, and nothing at all for the encoder buffer."""
+    read = ExploredFiles.read
+
+    def less(files):
+        for part in read(files):
+            one = part.only(part.task != TASKS.index(7))
+            yield one._replace(in_encoder=np.zeros_like(one.in_encoder))
+
+    monkeypatch.setattr(ExploredFiles, "read", less)
+
+
+@pytest.mark.usefixtures("without_task_7")
+def test_what_was_not_collected_is_in_no_dataset(run, tmp_path):
+    assert main(["data", "from-run", str(run), str(tmp_path / "d")]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+    dataset = open_dataset(tmp_path / "d")
+    assert dataset.task_indices == dataset.splits["train"] == (1, 3, 9, 20)
+
+
+def test_a_run_that_had_collected_nothing(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(ExploredFiles, "of_checkpoint", lambda folder, _: ExploredFiles(folder))
+    with pytest.raises(InputError, match="had collected nothing at its last checkpoint, after 20"):
+        write_collected(run, tmp_path / "d", command="")
+
+
+def test_both_datasets_or_none(run, tmp_path, capsys):
+    (tmp_path / "d-encoder").mkdir()
+    assert main(["data", "from-run", str(run), str(tmp_path / "d")]) == 2
+    assert "d-encoder: exists; give another folder" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
+
+
+def test_what_an_interrupted_command_left_is_not_taken_over(run, tmp_path, request):
+    """It may be of another run."""
+    assert main(["data", "from-run", str(run), str(tmp_path / "whole")]) == 0
+    (tmp_path / "whole").rename(tmp_path / "d.partial")
+    request.getfixturevalue("without_task_7")
+    assert main(["data", "from-run", str(run), str(tmp_path / "d")]) == 0
+    assert open_dataset(tmp_path / "d").task_indices == (1, 3, 9, 20)
 
 
 def test_offline_training_on_what_was_collected(run, tmp_path):

@@ -14,6 +14,8 @@ import pytest
 
 from omrl import chunk, runs
 from omrl.algorithm import Stage
+from omrl.algos.smac import Smac
+from omrl.algos.smac_config import SmacConfig
 from omrl.chunk import Layout, init_states, place, train_chunk
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError, NonFiniteError
@@ -29,7 +31,7 @@ from omrl.train import (
     steps_of,
     train,
 )
-from toy import Toy, ToyConfig, make_data
+from toy import SPEC, Toy, ToyConfig, make_data
 
 TASK_IDS = np.array([10, 11, 12, 13, 14, 15])
 CPU = jax.devices("cpu")[:1]
@@ -189,6 +191,28 @@ def test_a_finished_run_is_not_trained_again(tmp_path, capsys):
     assert [row["step"] for row in read_log(run.path)] == [7, 40]
 
 
+def test_going_on_with_a_run_that_is_trained_changes_nothing_of_it(tmp_path):
+    """What the other process writes meanwhile, its log and its checkpoint, stays as it is."""
+    algo, config = ToyConfig(warmup=7, steps=33), TrainConfig()
+    run, _ = run_toy(tmp_path / "run", algo, config)
+    unfinished = run.checkpoints / "60.orbax-checkpoint-tmp"
+    unfinished.mkdir()
+    with (run.path / "log.jsonl").open("a") as log:
+        log.write('{"step": 50, "seconds": 1.0, "evaluation": {"return": 1.0}}\n')
+
+    def files():
+        return {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+
+    before = files()
+    with runs.claimed(run.path):
+        with pytest.raises(InputError, match="run: another process trains it; wait until"):
+            runs.resume(run.path, Config(algo, config), command="second", devices=CPU)
+        with pytest.raises(InputError, match="run: another process trains it; wait until"):
+            train(run, Toy(algo), config, Layout.of(CPU, 1), make_data(), TASK_IDS)
+    assert files() == before
+    assert unfinished.exists()
+
+
 def test_an_evaluation_that_fails_loses_no_update_and_is_made_up_for(tmp_path):
     algo, config = ToyConfig(warmup=7, steps=33), TrainConfig(checkpoint_every=100)
 
@@ -217,6 +241,15 @@ def test_disk_bytes_are_those_of_the_states():
 
 def test_updates_of_all_stages():
     assert num_updates(Toy(ToyConfig(warmup=7, steps=33))) == 40
+
+
+def test_more_than_an_int32_can_count():
+    """Updates of all stages, and transitions of one update."""
+    with pytest.raises(InputError, match="steps: the stages have 2,147,483,648 updates together"):
+        check_data(Toy(ToyConfig(warmup=1, steps=2**31 - 1)), None, TASK_IDS)
+    algorithm = Smac(SmacConfig(batch=BatchSpec("batch", 2**29)), SPEC)
+    with pytest.raises(InputError, match=r"batch\.size: 536,870,912 transitions of 4 tasks"):
+        check_data(algorithm, None, TASK_IDS)
 
 
 def test_the_last_seed_is_an_int32():

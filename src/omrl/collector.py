@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,7 +96,7 @@ class Collector:
 
     def restore(self, found: Mapping[str, Any]) -> None:
         """As it was at a checkpoint, of which `found` is the `to_json` of the files."""
-        self.files = replace(self.files, **found)
+        self.files = ExploredFiles.of_checkpoint(self.files.folder, found)
         for part in self.files.read():
             self._fill(part)
 

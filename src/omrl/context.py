@@ -171,7 +171,7 @@ def task_contexts(
         rows = np.stack([_trajectories(starts, config, index, seed) for seed in seeds])
     else:
         spec = BatchSpec("context", config.context_size, "without_replacement")
-        check_sizes((spec,), (task.num_rows,), (index,))
+        check_sizes((spec,), (task.num_rows,), (index,), option="context_size")
         keys = seed_task_keys("context", config.context_seed, seeds, (index,))[:, 0]
         rows = _sample(spec, jnp.int32(task.num_rows), keys)
     lifetime = open_host(part, (index,), discount=discount, cache=False).tasks[0]

@@ -142,24 +142,30 @@ def provenance_of(
     run_hash: str,
 ) -> Provenance:
     """Where numbers of these states on these tasks come from."""
+    step = int(np.asarray(states.step).max())
     return Provenance(
         env_id=env.spec.id,
         spec_hash=env.spec.hash,
         task_names=env.spec.task_names,
         dt=env.spec.dt,
         algorithm=type(algorithm).__name__,
-        step=int(np.asarray(states.step).max()),
+        step=step,
         seeds=labels.seeds,
         dataset=contexts.dataset if contexts else "",
         dataset_hash=contexts.dataset_hash if contexts else "",
         run_hash=run_hash,
-        test_tasks=_explored_test_tasks(algorithm),
+        test_tasks=_explored_test_tasks(algorithm, step),
     )
 
 
-def _explored_test_tasks(algorithm: Algorithm) -> Any:
-    explorations = [stage.exploration for stage in algorithm.stages() if stage.exploration]
-    return max((exploration.of_test_tasks for exploration in explorations), default="")
+def _explored_test_tasks(algorithm: Algorithm, step: int) -> Any:
+    """How test tasks were explored in the first `step` updates; with rewards, if ever with them."""
+    begins, found = 0, set()
+    for stage in algorithm.stages():
+        if stage.exploration is not None and step > begins:
+            found.add(stage.exploration.of_test_tasks)
+        begins += stage.steps
+    return min(found - {""}, default="")
 
 
 def _num_seeds(states: Any) -> int:

@@ -103,6 +103,10 @@ class Exploration:
         """Explorations of a stage of so many updates."""
         return -(-steps // self.every)
 
+    def least_chosen(self, steps: int, num_tasks: int) -> int:
+        """How often the task that is chosen most is at least, in a stage of so many updates."""
+        return -(-self.count(steps) * self.explored_tasks // num_tasks)
+
     def env_steps(self, steps: int, num_tasks: int) -> int:
         """Environment steps of a stage of so many updates, if no trajectory goes over."""
         each = self.explored_tasks * (self.prior_steps + self.posterior_steps)

@@ -52,7 +52,13 @@ def check(setting: Setting) -> None:
         ) from None
     _check_labels(setting)
     _check_physics(setting)
-    needed = collected.num_bytes(buffer_shapes(setting)) * len(setting.seeds)
+    # Where too much is collected by far, drawing all tasks to count them would take for ever.
+    _check_memory(setting, buffer_shapes(setting, least=True))
+    _check_memory(setting, buffer_shapes(setting))
+
+
+def _check_memory(setting: Setting, of_one: Buffers) -> None:
+    needed = collected.num_bytes(of_one) * len(setting.seeds)
     devices = setting.layout.mesh.devices.ravel().tolist()
     free = sum(map(free_memory, devices))
     if needed > free:
@@ -103,15 +109,19 @@ def _check_physics(setting: Setting) -> None:
             )
 
 
-def buffer_shapes(setting: Setting) -> Buffers:
-    """Of one seed, with room for all that its run will collect."""
+def buffer_shapes(setting: Setting, *, least: bool = False) -> Buffers:
+    """Of one seed, with room for all that its run will collect; `least`: or less, quickly told."""
     spec = setting.env.spec
     ends_early = spec.termination != "never"
     main, encoder, start, tasks = Room(0, 0), Room(0, 0), 0, len(setting.task_ids)
     for stage in setting.algorithm.stages():
         exploration = stage.exploration
         if exploration is not None:
-            times = most_chosen(exploration, setting.seeds, start, stage.steps, tasks)
+            times = (
+                exploration.least_chosen(stage.steps, tasks)
+                if least
+                else most_chosen(exploration, setting.seeds, start, stage.steps, tasks)
+            )
             of_stage = rooms(exploration, spec.horizon, ends_early, times)
             main, encoder = main + of_stage[0], encoder + of_stage[1]
         start += stage.steps

@@ -87,7 +87,8 @@ def resume(path: Path, config: Any, *, command: str, devices: Sequence[Any]) -> 
     """Opens the folder of a run to go on with it.
 
     Raises:
-        InputError: no run there, or one with another config; names the fields that differ.
+        InputError: no run there, one with another config (names the fields that differ), or one
+            that another process trains.
     """
     from omrl import hosts
 
@@ -99,7 +100,8 @@ def resume(path: Path, config: Any, *, command: str, devices: Sequence[Any]) -> 
             f"{'; '.join(found)}"
         )
     if hosts.is_main():
-        _record_session(path, command, devices)
+        with claimed(path):
+            _record_session(path, command, devices)
     return run
 
 

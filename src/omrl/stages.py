@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from omrl.algorithm import Algorithm
+from omrl.algorithm import Algorithm, Stage
 from omrl.data.buffers import Buffers, TrainingData, is_on_disk, num_rows
 from omrl.data.sample import check_sizes, check_specs
 from omrl.errors import InputError
 from omrl.exploration import Exploration
+from omrl.ranges import INT32_MAX
 
 
 def num_updates(algorithm: Algorithm) -> int:
@@ -29,6 +30,11 @@ def check_data(
 ) -> None:
     """Raises `InputError` if the data of the tasks `task_ids` is too little for a stage, or what it
     collects itself before its first update."""
+    if num_updates(algorithm) > INT32_MAX:
+        raise InputError(
+            f"steps: the stages have {num_updates(algorithm):,} updates together; make fewer, at "
+            f"most {INT32_MAX:,}"
+        )
     for stage in algorithm.stages():
         if stage.distinct_tasks and stage.task_batch > len(task_ids):
             raise InputError(
@@ -36,6 +42,7 @@ def check_data(
                 f"data has {len(task_ids)}; use at most that many"
             )
         check_specs(stage.batches)
+        _check_rows(stage)
         if not stage.needs_data:
             assert stage.exploration is not None
             rows = [stage.exploration.least_rows()] * len(task_ids)
@@ -63,6 +70,16 @@ def check_data(
             encoder = data.encoder if isinstance(data, Buffers) else data
             rows = np.asarray(encoder.num_rows).tolist()
             _check_contexts(stage.exploration, rows, task_ids)
+
+
+def _check_rows(stage: Stage) -> None:
+    """`InputError` for batches whose transitions int32 cannot count."""
+    for spec in stage.batches:
+        if stage.task_batch * spec.size > INT32_MAX:
+            raise InputError(
+                f"{spec.name}.size: {spec.size:,} transitions of {stage.task_batch} tasks are more "
+                f"than an update can have, {INT32_MAX:,}; draw fewer"
+            )
 
 
 def _check_contexts(

@@ -138,44 +138,44 @@ def train(
         Stopped: by SIGTERM or SIGINT, after a checkpoint.
     """
     check_data(algorithm, data, task_ids)
-    ends = stage_ends(algorithm)
-    checkpoints = Checkpoints(run.checkpoints, keep=config.keep, always=ends)
-    position, states, averages = _start(run, algorithm, config, layout, checkpoints, collector)
-    log = RunLog(
-        run.path,
-        every=config.log_every,
-        step=position.step,
-        evaluated=position.evaluated,
-        averages=averages,
-        wandb_config=run.config if wandb else None,
-        write=hosts.is_main(),
-    )
-    total = num_updates(algorithm)
-    progress = TrainProgress(total, show=hosts.is_main() and not quiet)
-    claim = claimed(run.path) if hosts.is_main() else nullcontext()
-    with claim, log, progress, Interrupt() as interrupt:
-        trainer = _Trainer(
-            run=run,
-            config=config,
-            stages=algorithm.stages(),
-            stage_ends=ends,
-            layout=layout,
-            data=data if data is None or is_on_disk(data) else place(data, layout.replicated),
-            task_ids=task_ids,
-            collector=collector,
-            evaluate=evaluate,
-            checkpoints=checkpoints,
-            log=log,
-            progress=progress,
-            interrupt=interrupt,
-            position=position,
-            states=states,
+    ends, total = stage_ends(algorithm), num_updates(algorithm)
+    # Opening its checkpoints and its log drops what another process is just writing there.
+    with claimed(run.path) if hosts.is_main() else nullcontext():
+        checkpoints = Checkpoints(run.checkpoints, keep=config.keep, always=ends)
+        position, states, averages = _start(run, algorithm, config, layout, checkpoints, collector)
+        log = RunLog(
+            run.path,
+            every=config.log_every,
+            step=position.step,
+            evaluated=position.evaluated,
+            averages=averages,
+            wandb_config=run.config if wandb else None,
+            write=hosts.is_main(),
         )
-        try:
-            trainer.run_to(total)
-        finally:
-            checkpoints.wait()
-            checkpoints.close()
+        progress = TrainProgress(total, show=hosts.is_main() and not quiet)
+        with log, progress, Interrupt() as interrupt:
+            trainer = _Trainer(
+                run=run,
+                config=config,
+                stages=algorithm.stages(),
+                stage_ends=ends,
+                layout=layout,
+                data=data if data is None or is_on_disk(data) else place(data, layout.replicated),
+                task_ids=task_ids,
+                collector=collector,
+                evaluate=evaluate,
+                checkpoints=checkpoints,
+                log=log,
+                progress=progress,
+                interrupt=interrupt,
+                position=position,
+                states=states,
+            )
+            try:
+                trainer.run_to(total)
+            finally:
+                checkpoints.wait()
+                checkpoints.close()
     return trainer.states
 
 

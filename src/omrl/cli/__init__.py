@@ -17,7 +17,7 @@ COMMANDS = {
     "envs": "list the environments, or describe one",
     "presets": "list the named settings, or print one",
     "collect": "make behaviour data: one RL agent per task, all tasks at once",
-    "data": "info, validate, slice, relabel, import, export: look at and change datasets",
+    "data": "look at and change datasets: info, validate, slice, relabel, import, export, from-run",
     "train": "meta-train a preset on a dataset",
     "evaluate": "adapt a trained run to test tasks and measure its returns",
     "adapt": "adapt a trained run to logged transitions and export the policy",

@@ -14,9 +14,9 @@ from tyro.conf import Positional
 from omrl import bundled
 from omrl.cli import data_info
 from omrl.cli.data_exchange import ExportOptions, ImportOptions, run_export, run_import
-from omrl.cli.data_info import known_env, print_manifest
+from omrl.cli.data_info import known_env, manifest_to_json, print_manifest
 from omrl.cli.data_relabel import RelabelOptions, run_relabel
-from omrl.cli.options import as_options, parse
+from omrl.cli.options import as_options, parse, print_json
 from omrl.data import manifest as manifests
 from omrl.data import validate as validation
 from omrl.data.mixture import open_view
@@ -76,7 +76,7 @@ class FromRunOptions:
     overwrite: bool = False
     """Replace the datasets, if they are there, once the new ones are whole."""
     json: bool = False
-    """Print a JSON object for each instead of a table."""
+    """Print one JSON object instead of tables: main, and encoder if there is one."""
 
 
 def validate(options: ValidateOptions) -> None:
@@ -124,8 +124,11 @@ def write_from_run(options: FromRunOptions) -> None:
         command=shlex.join(["omrl", "data", "from-run", *seed]),
         overwrite=options.overwrite,
     )
-    for dataset in written:
-        print_manifest(dataset.path, dataset.manifest, options.json)
+    if options.json:
+        print_json({name: manifest_to_json(d.path, d.manifest) for name, d in written.items()})
+        return
+    for dataset in written.values():
+        print_manifest(dataset.path, dataset.manifest, False)
 
 
 def main(arguments: Sequence[str], command: str) -> None:

@@ -188,8 +188,7 @@ def _summary(path: Path, manifest: Manifest) -> dict[str, Any]:
 def print_manifest(path: Path, manifest: Manifest, as_json: bool) -> None:
     """What the manifest tells."""
     if as_json:
-        tasks = manifests.to_json(manifest)["tasks"]
-        print(json.dumps(_summary(path, manifest) | {"tasks": tasks}))
+        print(json.dumps(manifest_to_json(path, manifest)))
         return
     _print_summary(path, manifest)
     titles = ("episodes", "transitions", "mean return", "minimum", "maximum")
@@ -200,9 +199,13 @@ def print_manifest(path: Path, manifest: Manifest, as_json: bool) -> None:
     print_table(*_with_parameters(manifest, titles, rows))
 
 
+def manifest_to_json(path: Path, manifest: Manifest) -> dict[str, Any]:
+    """The same as JSON."""
+    return _summary(path, manifest) | {"tasks": manifests.to_json(manifest)["tasks"]}
+
+
 def _as_json(view: View) -> dict[str, Any]:
-    return _summary(view.path, view.manifest) | {
-        "tasks": manifests.to_json(view.manifest)["tasks"],
+    return manifest_to_json(view.path, view.manifest) | {
         "statistics": to_json(view.info),
         "warnings": [to_json(warning) for warning in view.warnings],
     }

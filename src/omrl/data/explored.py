@@ -3,17 +3,17 @@
     RUN/collected/000000.npz, 000001.npz, ...     one file per exploration
 
 The files hold all trajectories in the order in which they went into the buffers, so buffers are a
-function of them: a checkpoint counts and hashes the files instead of holding the buffers, and a
-resumed run fills its buffers from them. They also have the terms of the rewards, for datasets.
+function of them: a checkpoint has the hash of every file instead of the buffers, and a resumed run
+fills its buffers from them. They also have the terms of the rewards, for datasets.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -127,58 +127,54 @@ def _empty(explored: Explored, num_seeds: int, horizon: int) -> Block:
 
 @dataclass
 class ExploredFiles:
-    """Those of one run, as far as a checkpoint counts them."""
+    """Those of one run, as far as a checkpoint knows them."""
 
     folder: Path
     """Of the run."""
-    count: int = 0
-    sha256: str = ""
-    """Of all of them, one after the other."""
+    sha256: tuple[str, ...] = ()
+    """Of the contents of each, `Explored.hash`."""
+
+    @classmethod
+    def of_checkpoint(cls, folder: Path, found: Mapping[str, Any]) -> ExploredFiles:
+        """`found` is the `to_json` of then. Raises `InputError`."""
+        if not isinstance(found["sha256"], list):
+            raise InputError(
+                f"{folder}: its checkpoint is of another version of omrl, which had one hash for "
+                f"all of {FOLDER}/; use the version in the run's versions.json"
+            )
+        return cls(folder, tuple(found["sha256"]))
 
     def path(self, number: int) -> Path:
         return self.folder / FOLDER / f"{number:06d}.npz"
 
     def add(self, explored: Explored) -> None:
         """Writes the next one, which is on the disk on return."""
-        with atomic_write(self.path(self.count)) as file:
+        with atomic_write(self.path(len(self.sha256))) as file:
             np.savez(file, **explored._asdict())
-        self.sha256 = _chained(self.sha256, explored)
-        self.count += 1
+        self.sha256 = (*self.sha256, explored.hash())
 
     def to_json(self) -> dict[str, object]:
         """For a checkpoint."""
-        return {"count": self.count, "sha256": self.sha256}
+        return {"sha256": list(self.sha256)}
 
     def read(self) -> Iterator[Explored]:
-        """All of them. `InputError` for one that is missing, damaged or not of this run."""
-        sha256 = ""
-        for number in range(self.count):
-            explored = self._read(number)
-            sha256 = _chained(sha256, explored)
+        """All of them. `InputError` names one that is missing, damaged or not of this run."""
+        for number, sha256 in enumerate(self.sha256):
+            explored = self.read_file(number)
+            # Of dtypes and shapes too: before this, nothing about the arrays is known.
+            if explored.hash() != sha256:
+                raise InputError(
+                    f"{self.path(number)}: not what the checkpoint was made with; {FIX}"
+                )
             yield explored
-        if sha256 != self.sha256:
-            raise InputError(
-                f"{self.folder / FOLDER}: not what the checkpoint was made with; {FIX}"
-            )
 
-    def _read(self, number: int) -> Explored:
+    def read_file(self, number: int) -> Explored:
+        """One of them, not compared with its hash."""
         path = self.path(number)
+        if not path.is_file():
+            raise InputError(f"{path}: missing; {FIX}")
         arrays = read_npz(path, FIX)
         if arrays.keys() != set(Explored._fields):
             other = ", ".join(sorted(arrays.keys() ^ set(Explored._fields)))
             raise InputError(f"{path}: missing or unknown arrays: {other}; {FIX}")
-        explored = Explored(**arrays)
-        rows, trajectories = len(explored.reward), len(explored.length)
-        sizes = {"obs": rows + trajectories, "action": rows, "reward": rows, "terms": rows}
-        wrong = [
-            name
-            for name, array in arrays.items()
-            if array.shape[:1] != (sizes.get(name, trajectories),)
-        ]
-        if wrong or explored.length.sum() != rows:
-            raise InputError(f"{path}: damaged ({', '.join(wrong) or 'length'} do not fit); {FIX}")
-        return explored
-
-
-def _chained(before: str, explored: Explored) -> str:
-    return hashlib.sha256(f"{before} {explored.hash()}".encode()).hexdigest()
+        return Explored(**arrays)

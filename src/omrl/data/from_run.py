@@ -6,6 +6,7 @@ first-1200-transitions mean what they say.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ from omrl.checkpoint import Checkpoints
 from omrl.data.dataset import Dataset
 from omrl.data.explored import Explored, ExploredFiles, concatenated
 from omrl.data.store import Writer, create
-from omrl.envs.base import EnvSpec
+from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
+from omrl.files import named
 from omrl.metatrain import read_record
 from omrl.presets import RunRecord
-from omrl.problem import open_problem
+from omrl.problem import Problem, open_problem
 from omrl.runs import open_run
 
 
@@ -32,17 +34,18 @@ def write_collected(
     seed: int | None = None,
     command: str,
     overwrite: bool = False,
-) -> list[Dataset]:
-    """The dataset `out` of the main buffer, and beside it `out`-encoder if there is anything in the
-    encoder buffer.
+) -> dict[str, Dataset]:
+    """The datasets of the main buffer, `out`, and beside it of the encoder buffer, `out`-encoder,
+    if there is anything in it: by the names main and encoder. Tasks of which nothing was collected
+    are not in them.
 
     Args:
         run: folder of a run that explores; its last checkpoint says what it has collected.
         seed: run seed; by default the first.
 
     Raises:
-        InputError: no such run or seed, damaged files, or rewards that are labels, since those of a
-            dataset are its environment's.
+        InputError: no such run or seed, damaged files, nothing collected, or rewards that are
+            labels, since those of a dataset are its environment's.
     """
     opened = open_run(Path(run))
     record = read_record(opened)
@@ -54,33 +57,33 @@ def write_collected(
     checkpoints = Checkpoints(opened.checkpoints, read_only=True)
     meta = checkpoints.read_meta()
     checkpoints.close()
-    files = ExploredFiles(Path(run), **meta["collected"])
+    files = ExploredFiles.of_checkpoint(Path(run), meta["collected"])
+    if not files.sha256:
+        raise InputError(
+            f"{run}: had collected nothing at its last checkpoint, after {meta['step']} updates; "
+            f"train on: omrl train --resume {run}"
+        )
     problem = open_problem(
         record.run, record.data, mix=record.mix, encoder_data=record.encoder_data
     )
+    out = named(Path(out))
+    paths = {"main": out, "encoder": out.with_name(f"{out.name}-encoder")}
+    writers = {name: _begin(path, problem.env, command, overwrite) for name, path in paths.items()}
     parts = (part.only(part.seed == seeds.index(seed)) for part in files.read())
+    held = _append(writers["main"], problem, parts)
+    for index, trajectories in held.items():
+        writers["encoder"].append(index, **columns(concatenated(trajectories), problem.env.spec))
+    if not held:
+        shutil.rmtree(writers.pop("encoder").partial)
     behaviour = {
         "algorithm": type(algorithms.build(record.run.algo, record.spec)).__name__,
         "seed": seed,
         "updates": meta["step"],
     }
-    out, tasks = Path(out), problem.train_tasks
-    main = create(out, problem.env, command=command, overwrite=overwrite)
-    for index in tasks:
-        main.truncate(index, 0)
-    held = _append(main, problem.env.spec, parts, tasks)
-    written = [_finish(main, tasks, behaviour | {"buffer": "main"})]
-    if held:
-        path = out.with_name(f"{out.name}-encoder")
-        encoder = create(path, problem.env, command=command, overwrite=overwrite)
-        for position, trajectories in held.items():
-            index = tasks[position]
-            encoder.truncate(index, 0)
-            encoder.append(index, **columns(concatenated(trajectories), problem.env.spec))
-        written.append(
-            _finish(encoder, [tasks[n] for n in held], behaviour | {"buffer": "encoder"})
-        )
-    return written
+    return {
+        name: _finish(writer, problem.train_tasks, behaviour | {"buffer": name})
+        for name, writer in writers.items()
+    }
 
 
 def _check(record: RunRecord, run: str | Path) -> None:
@@ -95,22 +98,30 @@ def _check(record: RunRecord, run: str | Path) -> None:
         )
 
 
+def _begin(out: Path, env: TaskEnv, command: str, overwrite: bool) -> Writer:
+    """A writer with nothing in it: what an interrupted one left may be of another run."""
+    writer = create(out, env, command=command, overwrite=overwrite)
+    for index in range(len(env.tasks)):
+        writer.truncate(index, 0)
+    return writer
+
+
 def _append(
-    writer: Writer, spec: EnvSpec, parts: Iterable[Explored], tasks: tuple[int, ...]
+    writer: Writer, problem: Problem, parts: Iterable[Explored]
 ) -> dict[int, list[Explored]]:
-    """Writes the main buffer; of every task, by position, what the encoder buffer holds."""
+    """Writes the main buffer; of every task, by its number, what the encoder buffer holds."""
     held: dict[int, list[Explored]] = {}
     for part in parts:
         for position in np.unique(part.task).tolist():
-            one = part.only(part.task == position)
-            writer.append(tasks[position], **columns(one, spec))
-            before = held.get(position, [])
+            one, index = part.only(part.task == position), problem.train_tasks[position]
+            writer.append(index, **columns(one, problem.env.spec))
+            before = held.get(index, [])
             cleared = np.flatnonzero(one.clears)
             if len(cleared):
                 before, one = [], one.only(np.arange(len(one.length)) >= cleared[-1])
-            held[position] = [*before, one.only(one.in_encoder)]
+            held[index] = [*before, one.only(one.in_encoder)]
     filled = {n: [one for one in parts if len(one.length)] for n, parts in sorted(held.items())}
-    return {position: parts for position, parts in filled.items() if parts}
+    return {index: parts for index, parts in filled.items() if parts}
 
 
 def columns(explored: Explored, spec: EnvSpec) -> dict[str, Any]:
@@ -132,5 +143,6 @@ def columns(explored: Explored, spec: EnvSpec) -> dict[str, Any]:
 
 def _finish(writer: Writer, tasks: Iterable[int], behaviour: dict[str, Any]) -> Dataset:
     for index in tasks:
-        writer.complete(index, behaviour)
+        if writer.episodes(index):
+            writer.complete(index, behaviour)
     return writer.finish()

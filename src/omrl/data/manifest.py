@@ -133,7 +133,10 @@ class Manifest:
             if task.index == index:
                 return task
         held = ", ".join(str(task.index) for task in self.tasks)
-        raise InputError(f"{self.spec.id}: the dataset has no task {index}; it holds {held}")
+        raise InputError(
+            f"{self.spec.id}: the dataset has no task {index}; it holds {held}: "
+            "choose among these, as with --tasks, or give other data"
+        )
 
 
 def task_folder(index: int) -> str:
