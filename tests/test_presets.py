@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import pytest
 
 from omrl.algos.registry import build
+from omrl.data.buffers import with_columns
 from omrl.data.sample import sample_batches
+from omrl.data.trajectories import TrajectorySpec
 from omrl.envs import registry
 from omrl.presets import PRESETS
 from omrl.types import Spec
@@ -29,6 +31,20 @@ def kinds(tree):
     return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
 
 
+def sampled(stage, spec, state):
+    """The batches of an update at `state`."""
+    data = make_data(spec, num_tasks=stage.task_batch, num_rows=spec.horizon)
+    data = with_columns(data, stage.prepare and stage.prepare(state, data))
+    keys = jax.random.split(KEY, stage.task_batch)
+    sample = functools.partial(sample_batches, data, stage.batches)
+    return jax.vmap(sample)(jnp.arange(stage.task_batch), keys)
+
+
+def steps_of(batch):
+    """The further axis of a batch of trajectories."""
+    return (batch.steps,) if isinstance(batch, TrajectorySpec) else ()
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_builds_and_updates(name):
     config = PRESETS[name].config
@@ -37,14 +53,9 @@ def test_a_preset_builds_and_updates(name):
     state = jax.eval_shape(algorithm.init, KEY)
     for stage in algorithm.stages():
         tasks = jnp.arange(stage.task_batch)
-        sample = functools.partial(sample_batches, make_data(spec, num_rows=spec.horizon))
-        batches = jax.eval_shape(
-            jax.vmap(functools.partial(sample, stage.batches)),
-            tasks,
-            jax.random.split(KEY, stage.task_batch),
-        )
-        assert {name: batch.obs.shape for name, batch in batches.items()} == {
-            batch.name: (stage.task_batch, batch.size, spec.obs_dim) for batch in stage.batches
+        batches = jax.eval_shape(functools.partial(sampled, stage, spec), state)
+        assert {name: batch.reward.shape for name, batch in batches.items()} == {
+            batch.name: (stage.task_batch, batch.size, *steps_of(batch)) for batch in stage.batches
         }
         arguments = (state, batches, KEY, *((tasks,) if stage.with_tasks else ()))
         after, metrics = jax.eval_shape(stage.update, *arguments)

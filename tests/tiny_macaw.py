@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from omrl.algos.borel import Borel
+from omrl.algos.borel_config import BeliefSacConfig, BorelConfig, VaeConfig
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_self_supervised import (
@@ -80,6 +82,21 @@ def make_pearl(spec: Spec = SPEC, **changes: Any) -> Pearl:
 def make_smac(spec: Spec = SPEC, **changes: Any) -> Smac:
     """The same of SMAC."""
     return Smac(SmacConfig(**LATENT_SIZES | {"decoder_hidden": (4,)} | changes), spec)
+
+
+def make_borel(spec: Spec = SPEC, **changes: Any) -> Borel:
+    """The same of BOReL, with a state decoder."""
+    features = {"obs_features": 3, "action_features": 2, "reward_features": 2}
+    hidden = {"reward_hidden": (4,), "state_hidden": (4,), "state_head": "squared"}
+    config: dict[str, Any] = {
+        "vae": VaeConfig(latent=2, gru=4, **features, **hidden),
+        "policy": BeliefSacConfig(hidden=(4,)),
+        "vae_task_batch": 3,
+        "rollouts": 2,
+        "task_batch": 3,
+        "batch": BatchSpec("batch", 8),
+    }
+    return Borel(BorelConfig(**config | changes), spec)
 
 
 SELF_SUPERVISED_SIZES: dict[str, Any] = {

@@ -23,7 +23,8 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeVar
 
 from jaxtyping import Array, Float
 
-from omrl.data.sample import BatchSpec
+from omrl.data.device import DeviceData
+from omrl.data.sample import AnyBatchSpec
 from omrl.errors import InputError
 from omrl.exploration import Exploration
 from omrl.nets.mlp import Dense
@@ -46,8 +47,8 @@ class Stage:
     steps: int
     task_batch: int
     """Tasks per update, drawn uniformly from the training tasks."""
-    batches: tuple[BatchSpec, ...]
-    """One batch per spec and sampled task; `update` receives them by `BatchSpec.name`."""
+    batches: tuple[AnyBatchSpec, ...]
+    """One batch per spec and sampled task; `update` receives them by the names of the specs."""
     update: Callable[..., tuple[Any, Metrics]]
     """`(state, batches, key) -> (state, metrics)`. Batch leaves are [task, sample, ...]; a metric
     is a scalar or has one value per sampled task: a non-finite loss can be traced to its task."""
@@ -58,6 +59,10 @@ class Stage:
     """The tasks of an update are drawn without replacement."""
     exploration: Exploration | None = None
     """What the stage collects itself; None: it learns from logged data alone."""
+    prepare: Callable[[Any, DeviceData], dict[str, Array]] | None = None
+    """`(state, data) -> columns`: fields of the data, with the same rows, that the stage draws in
+    place of the logged ones. Called before its first update and after a resume, for one seed; so
+    what it makes of the state must be what updates of the stage leave alone."""
     left_out_by: str = ""
     """The option that leaves the stage out, as typed: `--algo.online-steps 0`; empty: none does."""
 
@@ -120,8 +125,8 @@ class Algorithm(abc.ABC, Generic[State, Task]):
     def posterior(
         self, state: State, task: Task
     ) -> tuple[Float[Array, " latent"], Float[Array, " latent"]]:
-        """(mean, variance) of the latent task variable, whose prior is N(0, 1). `InputError` for a
-        method that has none."""
+        """(mean, variance) of the latent task variable, whose prior is N(0, 1) or, of methods with
+        `online_context` step, learned. `InputError` for a method that has none."""
         raise InputError(f"{type(self).__name__} has no posterior over tasks")
 
     def predict_reward(

@@ -28,14 +28,17 @@ from omrl.data.buffers import (
     Buffers,
     TrainingData,
     buffers_of,
-    gather_rows,
+    gather_batch,
     is_on_disk,
     joined,
     num_rows,
+    with_columns,
 )
+from omrl.data.device import DeviceData
 from omrl.data.sample import sample_all_rows
+from omrl.data.trajectories import TrajectorySpec, read_trajectories
 from omrl.layout import Layout, each_seed, place, place_seeds
-from omrl.types import Batch, Metrics
+from omrl.types import Batch, Metrics, Trajectory
 
 __all__ = [
     "BLOCK",
@@ -44,6 +47,7 @@ __all__ = [
     "abstract_states",
     "init_states",
     "place",
+    "prepare",
     "program",
     "train_chunk",
 ]
@@ -77,6 +81,17 @@ def abstract_states(algorithm: Algorithm, layout: Layout, num_seeds: int) -> Any
     )
 
 
+def prepare(stage: Stage, layout: Layout, states: Any, data: TrainingData | None) -> Any:
+    """The columns [seed, ...] that `stage` draws in place of the data's; None if it prepares none.
+
+    They are a function of the states at the start of the stage, and still the same in its middle.
+    """
+    if stage.prepare is None:
+        return None
+    assert isinstance(data, DeviceData)
+    return _prepare(stage, layout, states, data)
+
+
 def train_chunk(
     stage: Stage,
     layout: Layout,
@@ -86,6 +101,7 @@ def train_chunk(
     task_ids: Int[np.ndarray, " task"],
     num_updates: int,
     collected: Buffers | None = None,
+    prepared: dict[str, Array] | None = None,
 ) -> tuple[Any, Metrics, Bool[Array, "seed leaf"]]:
     """`num_updates` updates of every seed.
 
@@ -98,6 +114,7 @@ def train_chunk(
         num_updates: at most `MAX_UPDATES`; 0 only compiles.
         collected: what a stage that explores draws from too, leaves [seed, task, ...], placed with
             `layout.by_seed`.
+        prepared: of a stage that prepares its data, by `prepare`.
 
     Returns:
         The new states; the metrics [seed, MAX_UPDATES, ...], of which the first `num_updates` are
@@ -111,7 +128,7 @@ def train_chunk(
     return program(stage, layout)(
         states,
         data,
-        collected,
+        (collected, prepared),
         place_seeds(layout, seeds),
         place(np.asarray(task_ids, np.int32), layout.replicated),
         np.int32(num_updates),
@@ -140,19 +157,19 @@ def _train_chunk(
     layout: Layout,
     states: Any,
     data: TrainingData | None,
-    collected: Buffers | None,
+    own: _Own,
     seeds: Int32[Array, " seed"],
     task_ids: Int32[Array, " task"],
     num_updates: Int32[Array, ""],
 ) -> tuple[Any, Metrics, Bool[Array, "seed leaf"]]:
     # Jitted only so that it is traced once, for the shapes of its metrics and inside the loop.
     update = jax.jit(partial(_update, stage))
-    first = jax.tree.map(lambda leaf: leaf[0], (states, seeds, collected))
+    first = jax.tree.map(lambda leaf: leaf[0], (states, seeds, own))
     drawn = jax.eval_shape(partial(_draw, stage), data, first[2], task_ids, first[1], first[0].step)
     row, unravel = _metrics_row(update, first[0], drawn)
     shared = (data, task_ids, num_updates)
     loop = partial(_loop, partial(_draw, stage), update, row)
-    states, rows = each_seed(loop, layout, (states, seeds, collected), shared)
+    states, rows = each_seed(loop, layout, (states, seeds, own), shared)
     return states, jax.vmap(jax.vmap(unravel))(rows), jax.vmap(_finite_leaves)(states)
 
 
@@ -162,6 +179,10 @@ def _metrics_row(
     """Zeros for the metrics of one update, and how to read them."""
     shapes = jax.eval_shape(update, state, drawn)[1]
     return ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
+
+
+_Own = tuple[Buffers | None, dict[str, Array] | None]
+"""What a seed has for itself: what it collected, and the columns that the stage prepared."""
 
 
 class _Rows(NamedTuple):
@@ -181,7 +202,7 @@ class _Drawn(NamedTuple):
     tasks: Int32[Array, "*update task"]
     """Positions along the data's first axis."""
     task_ids: Int32[Array, "*update task"]
-    batches: dict[str, Batch]
+    batches: dict[str, Batch | Trajectory]
     key: UInt32[Array, "*update 2"]
 
 
@@ -191,7 +212,7 @@ def _loop(
     row: Array,
     state: Any,
     seed: Int32[Array, ""],
-    collected: Buffers | None,
+    own: _Own,
     data: TrainingData | None,
     task_ids: Int32[Array, " task"],
     num_updates: Int32[Array, ""],
@@ -201,7 +222,7 @@ def _loop(
     def block(number, carry):
         done = number * BLOCK
         steps = carry[0].step + jnp.arange(BLOCK)
-        drawn = jax.vmap(partial(draw, data, collected, task_ids, seed))(steps)
+        drawn = jax.vmap(partial(draw, data, own, task_ids, seed))(steps)
 
         return _updates(update, drawn, done, num_updates - done, carry)
 
@@ -231,18 +252,21 @@ def _updates(
 def _draw(
     stage: Stage,
     data: TrainingData | None,
-    collected: Buffers | None,
+    own: _Own,
     task_ids: Int32[Array, " task"],
     seed: Int32[Array, ""],
     step: Int32[Array, ""],
 ) -> _Drawn:
     """The tasks and batches of one update."""
-    available = joined(data, collected, stage.exploration)
+    collected, prepared = own
+    available = joined(with_columns(data, prepared), collected, stage.exploration)
     drawn = _draw_rows(stage, num_rows(available, stage.batches), seed, step)
     buffers = buffers_of(available, stage.batches)
     batches = {
-        name: jax.vmap(partial(gather_rows, buffers[name]))(drawn.tasks, rows)
-        for name, rows in drawn.rows.items()
+        spec.name: jax.vmap(partial(gather_batch, buffers[spec.name], spec))(
+            drawn.tasks, drawn.rows[spec.name]
+        )
+        for spec in stage.batches
     }
     return _Drawn(drawn.tasks, task_ids[drawn.tasks], batches, drawn.key)
 
@@ -288,7 +312,12 @@ def _stream(
         # On the device it would wait for the block that runs there.
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
             drawn = jax.tree.map(np.asarray, draw(counts, seeds, first + done))
-        batches = {name: of[name].gather(drawn.tasks, rows) for name, rows in drawn.rows.items()}
+        batches = {
+            spec.name: read_trajectories(of[spec.name], spec, drawn.tasks, drawn.rows[spec.name])
+            if isinstance(spec, TrajectorySpec)
+            else of[spec.name].gather(drawn.tasks, drawn.rows[spec.name])
+            for spec in stage.batches
+        }
         return place((drawn.tasks, ids[drawn.tasks], batches, drawn.key), layout.by_seed)
 
     chunk: list[Metrics] = []
@@ -342,6 +371,12 @@ def _update(stage: Stage, state: Any, drawn: _Drawn) -> tuple[Any, Metrics]:
     tasks = (drawn.tasks,) if stage.with_tasks else ()
     state, metrics = stage.update(state, drawn.batches, drawn.key, *tasks)
     return state, {**metrics, "task": drawn.task_ids}
+
+
+@partial(jax.jit, static_argnames=("stage", "layout"))
+def _prepare(stage: Stage, layout: Layout, states: Any, data: DeviceData) -> dict[str, Array]:
+    assert stage.prepare is not None
+    return each_seed(stage.prepare, layout, (states,), (data,))
 
 
 @partial(jax.jit, static_argnames=("algorithm", "layout"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int, Num
+from jaxtyping import Array, Bool, Int, Num
 
 from omrl.algorithm import Stage
 from omrl.checkpoint import leaf_names
@@ -33,6 +33,7 @@ def locate(
     first: int,
     num_updates: int,
     collected: Buffers | None = None,
+    prepared: dict[str, Array] | None = None,
 ) -> NonFiniteError:
     """The error for a chunk that was not finite, found by repeating it one update at a time.
 
@@ -42,7 +43,7 @@ def locate(
     """
     for step in range(first, first + num_updates):
         states, metrics, finite = train_chunk(
-            stage, layout, states, data, seeds, task_ids, 1, collected
+            stage, layout, states, data, seeds, task_ids, 1, collected, prepared
         )
         metrics = {name: np.asarray(rows)[:, 0] for name, rows in metrics.items()}
         finite = np.asarray(finite)

@@ -9,7 +9,8 @@ from jaxtyping import Int
 
 from omrl.algorithm import Algorithm, Stage
 from omrl.data.buffers import Buffers, TrainingData, is_on_disk, num_rows
-from omrl.data.sample import check_sizes, check_specs
+from omrl.data.device import DeviceData
+from omrl.data.sample import BatchSpec, check_sizes, check_specs
 from omrl.errors import InputError
 from omrl.exploration import Exploration
 from omrl.ranges import INT32_MAX
@@ -42,11 +43,12 @@ def check_data(
                 f"data has {len(task_ids)}; use at most that many"
             )
         check_specs(stage.batches)
-        _check_rows(stage)
+        of_rows = tuple(spec for spec in stage.batches if isinstance(spec, BatchSpec))
+        _check_rows(stage.task_batch, of_rows)
         if not stage.needs_data:
             assert stage.exploration is not None
             rows = [stage.exploration.least_rows()] * len(task_ids)
-            check_sizes(stage.batches, rows, task_ids.tolist())
+            check_sizes(of_rows, rows, task_ids.tolist())
             _check_contexts(stage.exploration, rows, task_ids)
             continue
         if data is None:
@@ -56,9 +58,14 @@ def check_data(
                 f"placement: stage {stage.name} draws logged data together with what it collects, "
                 "which is on the device; use placement device"
             )
-        counts = num_rows(data, stage.batches)
+        if stage.prepare is not None and not isinstance(data, DeviceData):
+            raise InputError(
+                f"placement: stage {stage.name} prepares the data on the device; use placement "
+                "device, or a slice of the data where it does not fit"
+            )
+        counts = num_rows(data, of_rows)
         for name in ("main", "encoder"):
-            specs = tuple(spec for spec in stage.batches if spec.buffer == name)
+            specs = tuple(spec for spec in of_rows if spec.buffer == name)
             if specs:
                 rows = np.asarray(counts[specs[0].name]).tolist()
                 exploration = stage.exploration
@@ -72,12 +79,12 @@ def check_data(
             _check_contexts(stage.exploration, rows, task_ids)
 
 
-def _check_rows(stage: Stage) -> None:
+def _check_rows(task_batch: int, specs: Sequence[BatchSpec]) -> None:
     """`InputError` for batches whose transitions int32 cannot count."""
-    for spec in stage.batches:
-        if stage.task_batch * spec.size > INT32_MAX:
+    for spec in specs:
+        if task_batch * spec.size > INT32_MAX:
             raise InputError(
-                f"{spec.name}.size: {spec.size:,} transitions of {stage.task_batch} tasks are more "
+                f"{spec.name}.size: {spec.size:,} transitions of {task_batch} tasks are more "
                 f"than an update can have, {INT32_MAX:,}; draw fewer"
             )
 

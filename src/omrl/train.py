@@ -22,7 +22,7 @@ from jaxtyping import Int
 from omrl import guard, hosts
 from omrl.algorithm import Algorithm, Stage
 from omrl.checkpoint import Checkpoints
-from omrl.chunk import Layout, abstract_states, init_states, place, train_chunk
+from omrl.chunk import Layout, abstract_states, init_states, place, prepare, train_chunk
 from omrl.collector import Collector
 from omrl.data.buffers import Buffers, TrainingData, is_on_disk
 from omrl.errors import InputError, NonFiniteError, Stopped
@@ -236,6 +236,7 @@ class _Trainer:
     def __post_init__(self) -> None:
         self.started = time.monotonic() - self.position.seconds
         self.pace = Pace()
+        self.prepared: Any = None
 
     def run_to(self, total: int) -> None:
         """Runs up to `total` updates, the sum of all stages."""
@@ -243,6 +244,8 @@ class _Trainer:
         for stage in self.stages:
             stage_end += stage.steps
             if self.position.step < stage_end:
+                self.prepared = None  # Its memory is the next one's.
+                self.prepared = prepare(stage, self.layout, self.states, self.data)
                 self._compile(stage)
             while self.position.step < stage_end:
                 self._between_chunks(final=False)
@@ -330,6 +333,7 @@ class _Trainer:
             self.task_ids,
             length,
             self._collected(stage),
+            self.prepared,
         )
         return jax.block_until_ready(outputs)
 
@@ -384,6 +388,7 @@ class _Trainer:
             first=self.position.step,
             num_updates=length,
             collected=self._collected(stage),
+            prepared=self.prepared,
         )
         saved = self.position.saved
         good = f"the checkpoint of update {saved} is good" if saved >= 0 else "no checkpoint yet"

@@ -38,6 +38,18 @@ class Batch(NamedTuple):
     """gamma^(steps to the end of the episode); gamma for its last transition."""
 
 
+class Trajectory(NamedTuple):
+    """Episodes of one task back to back, for what is learned along them."""
+
+    obs: Float[Array, "*b step obs"]
+    action: Float[Array, "*b step act"]
+    reward: Float[Array, "*b step"]
+    next_obs: Float[Array, "*b step obs"]
+    terminated: Bool[Array, "*b step"]
+    valid: Bool[Array, "*b step"]
+    """Its first steps, at least one; those behind them only fill the array."""
+
+
 class Step(NamedTuple):
     """One environment transition, as `Algorithm.observe` receives it."""
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omrl.algos.borel_relabel import belief_states, believed
-from omrl.algos.borel_vae import Trajectory, beliefs
+from omrl.algos.borel_relabel import belief_columns, belief_states, believed
+from omrl.algos.borel_vae import beliefs
+from omrl.data.device import DeviceData
+from omrl.data.sample import gather
+from omrl.data.trajectories import TrajectorySpec, gather_trajectories
 from omrl.nets.belief import BeliefEncoder, FeatureSizes
+from omrl.types import Trajectory
 
 STEPS, END = 6, 3
 
@@ -49,3 +55,61 @@ def test_a_belief_that_begins_anew(encoder, seen):
     expected = beliefs(encoder, shorter).mean
     np.testing.assert_allclose(anew[END + 1 :], expected[1:], rtol=1e-5, atol=1e-6)
     assert np.abs(anew[END + 1 :] - whole[END + 1 :]).max() > 1e-4
+
+
+# --- All of the data at once ---
+
+LENGTHS = ((3, 2, 4, 1, 2), (2, 2))
+"""Steps of the episodes of two tasks."""
+
+
+def logged(key: jax.Array) -> DeviceData:
+    """Random episodes, of which some end the MDP."""
+    rows = max(map(sum, LENGTHS))
+    keys = iter(jax.random.split(key, 4))
+    starts = [np.cumsum((0, *lengths)) for lengths in LENGTHS]
+    index, ends = np.zeros((2, 2, rows), np.int32)
+    for task, of_task in enumerate(starts):
+        for number, (first, stop) in enumerate(pairwise(of_task.tolist())):
+            index[task, first:stop] = np.arange(first, stop) + number
+            ends[task, first:stop] = stop + number
+    ended = np.zeros((2, rows), bool)
+    ended[0, [2, 8, 11]] = ended[1, 0] = True
+    unread = jnp.zeros((2, rows))
+    return DeviceData(
+        obs=jax.random.normal(next(keys), (2, rows + 5, 3)),
+        action=jax.random.normal(next(keys), (2, rows, 2)),
+        reward=jax.random.normal(next(keys), (2, rows)),
+        terminated=jnp.asarray(ended),
+        mc_return=unread,
+        terminal_discount=unread,
+        obs_index=jnp.asarray(index),
+        terminal_index=jnp.asarray(ends),
+        num_rows=jnp.array([sum(lengths) for lengths in LENGTHS], jnp.int32),
+    )
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_all_of_the_data_is_as_its_trajectories(encoder, getkey, reset):
+    """Of every transition, but for the last of an inner episode, which leads to the next one."""
+    data = logged(getkey())
+    spec = TrajectorySpec("t", 1, episodes=2, horizon=4)
+    prepared = data._replace(**belief_columns(encoder, data, episodes=2, reset=reset))
+    for task, lengths in enumerate(LENGTHS):
+        seen = 0
+        for number in range(-(-len(lengths) // 2)):
+            one = gather_trajectories(data, spec, task, jnp.array([number], jnp.int32))
+            one = jax.tree.map(lambda leaf: leaf[0], one)
+            count = int(one.valid.sum())
+            batch = gather(prepared, task, seen + jnp.arange(count))
+            before, after = (x[:count] for x in belief_states(encoder, one, reset=reset))
+            inner, own = lengths[2 * number], lengths[2 * number : 2 * number + 2]
+            terminated = np.array(one.terminated[:count])
+            if len(own) == 2:
+                after = after.at[inner - 1, :3].set(one.obs[inner])
+                terminated[inner - 1] = False
+            np.testing.assert_allclose(batch.obs, before, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(batch.next_obs, after, rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(batch.terminated, terminated)
+            seen += count
+        assert seen == sum(lengths)

@@ -1,14 +1,18 @@
-"""Settings of BOReL (arXiv:2008.02598): of its model of the tasks and of its policy."""
+"""Settings of BOReL (arXiv:2008.02598): of its model of the tasks, of its policy, and of both."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
+from omrl.algos.dqn import DqnConfig
+from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
 from omrl.nets.belief import FeatureSizes, Part
 from omrl.ranges import Count, Finite, Fraction, Natural, NonNegative, Positive, Size, check_ranges
+
+BATCH = BatchSpec("batch", 256)
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class VaeConfig:
     `reward_success`."""
     reward_success: Finite = 1.0
     """Of head bernoulli: rewards from here on count as 1, others as 0."""
+    reward_failure: Finite = 0.0
+    """Of head bernoulli: the other reward. Only predictions read it."""
     reward_cells: tuple[Size, ...] = ()
     """Of head bernoulli, on a grid: how many values each of the first entries of an observation
     has, from 0. There is one output per cell then, and that of the cell of s' counts."""
@@ -76,7 +82,10 @@ class VaeConfig:
         for part in self.reward_sees:
             name = "action_features" if part == "action" else "obs_features"
             if not getattr(self, name):
-                raise InputError(f"reward_sees: {part} has no features; set {name} above 0")
+                raise InputError(
+                    f"{name}: 0, and the reward decoder has to see {part}; set it above 0, or take "
+                    f"{part} out of reward_sees"
+                )
         if self.reward_cells and self.reward_head != "bernoulli":
             raise InputError(
                 f"reward_cells: is of head bernoulli, not {self.reward_head}; leave it empty"
@@ -96,6 +105,8 @@ class VaeConfig:
 @dataclass(frozen=True)
 class BeliefSacConfig:
     """Settings of soft actor-critic on states with beliefs. Defaults are the reference code's."""
+
+    TAG: ClassVar[str] = "sac"
 
     hidden: tuple[Size, ...] = (256, 256)
     """Widths of the hidden layers of Q and policy."""
@@ -124,3 +135,59 @@ class BeliefSacConfig:
                 f"target_entropy: {self.target_entropy:g} is of a learned temperature, not of "
                 f"{self.temperature:g}; leave it None, or set temperature None"
             )
+
+
+@dataclass(frozen=True)
+class BorelConfig:
+    """Settings of BOReL. Defaults are the reference code's for Cheetah-Velocity, but for what each
+    field says."""
+
+    TAG: ClassVar[str] = "borel"
+
+    vae: VaeConfig = field(default_factory=VaeConfig)
+    """Of the model of the tasks."""
+    policy: BeliefSacConfig | DqnConfig = field(default_factory=BeliefSacConfig)
+    """SAC, or DQN where actions are discrete: an entry each, of which the largest counts."""
+    episodes: Size = 2
+    """Of a trajectory: the belief goes through so many episodes of a task in training."""
+    reset_belief: bool = False
+    """The policy learns with beliefs that begin anew with every transition that ends the MDP, as in
+    the reference code; the VAE's and those at the test do not."""
+    normalize_obs: bool = False
+    """Standardise observations with the training tasks' mean and deviation."""
+
+    # --- Training ---
+    vae_steps: Count = 640_000
+    """Updates of stage vae."""
+    vae_task_batch: Size = 4
+    """Tasks per update of it."""
+    rollouts: Size = 8
+    """Trajectories of each of these."""
+    steps: Count = 1_000_000
+    """Updates of stage policy."""
+    task_batch: Size = 16
+    """Tasks per update of it."""
+    batch: BatchSpec = BATCH
+    """Transitions of each of these."""
+    distinct_tasks: bool = True
+    """The tasks of an update of the policy are drawn without replacement; in the reference code
+    with it."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.batch.name != "batch":
+            raise InputError(f"batch: its name is 'batch', not {self.batch.name!r}")
+        if self.normalize_obs and self.vae.reward_cells:
+            raise InputError(
+                "normalize_obs: on, and vae.reward_cells are read off observations as they are; "
+                "leave out one of them"
+            )
+
+    @property
+    def gradient_steps(self) -> int:
+        """Of one round of adaptation, which is inference."""
+        return 0
+
+    def for_rounds(self, rounds: int) -> BorelConfig:
+        """The same: a task needs no more room for more rounds."""
+        return self

@@ -26,29 +26,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from omrl.algos.borel_config import VaeConfig
 from omrl.nets.belief import Belief, BeliefEncoder, TransitionDecoder
 from omrl.ops import belief as gaussian_beliefs
 from omrl.ops.gaussian import gaussian_log_prob
-from omrl.types import Key, Metrics, Scalar, Spec
+from omrl.types import Key, Metrics, Scalar, Spec, Trajectory
 
 ADAM: Any = optax.scale_by_adam()  # optax's types know arrays, not trees of our classes
 
 PerPosterior = Float[Array, " term"]
-
-
-class Trajectory(NamedTuple):
-    """Episodes of one task back to back: the belief goes through all of them."""
-
-    obs: Float[Array, "*b step obs"]
-    action: Float[Array, "*b step act"]
-    reward: Float[Array, "*b step"]
-    next_obs: Float[Array, "*b step obs"]
-    terminated: Bool[Array, "*b step"]
-    valid: Bool[Array, "*b step"]
-    """Its first steps, at least one; those behind them only fill the array."""
 
 
 class Vae(NamedTuple):
@@ -165,6 +153,23 @@ def decoded(
     return jax.vmap(lambda shift: jax.vmap(decoder, (None, 0))(shift, seen))(shifts)
 
 
+def predicted_reward(
+    config: VaeConfig,
+    vae: Vae,
+    z: Float[Array, " latent"],
+    obs: Float[Array, " obs"],
+    action: Float[Array, " act"],
+    next_obs: Float[Array, " obs"],
+) -> Scalar:
+    """The reward of a transition decoded from z; of head bernoulli the expected one."""
+    out = vae.rewards(vae.rewards.shift(z), vae.rewards.seen(obs, action, next_obs))
+    value = jnp.dot(out, one_hot_cell(config, next_obs))
+    if config.reward_head == "squared":
+        return value
+    gain = config.reward_success - config.reward_failure
+    return config.reward_failure + gain * jax.nn.sigmoid(value)
+
+
 def errors(
     config: VaeConfig,
     decoder: TransitionDecoder,
@@ -243,7 +248,7 @@ def loss(config: VaeConfig, terms: Elbo) -> Float[Array, "*b"]:
 def step(
     config: VaeConfig, learner: VaeLearner, trajectories: Trajectory, draws: Draws
 ) -> tuple[VaeLearner, Metrics]:
-    """The learner after one Adam step, and the terms of the loss by task.
+    """The learner after one Adam step, and the loss and its terms by task.
 
     Args:
         trajectories: leaves [task, rollout, step, ...].
@@ -260,6 +265,7 @@ def step(
     rate = config.learning_rate
     vae = jax.tree.map(lambda x, d: x - rate * d, learner.vae, directions)
     by_task = {name: jnp.mean(term, axis=1) for name, term in terms._asdict().items()}
+    by_task["vae_loss"] = jnp.mean(loss(config, terms), axis=1)
     if vae.states is None:
         del by_task["state_error"]
     return VaeLearner(vae, opt), by_task

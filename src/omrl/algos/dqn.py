@@ -15,7 +15,7 @@ Axes are [task, sample, feature]; means are over the transitions of all tasks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,8 @@ from omrl.types import Key, Metrics, Scalar, Step
 class DqnConfig:
     """Widths, discount and rates are those of BOReL's reference code (arXiv:2008.02598) for grid
     navigation."""
+
+    TAG: ClassVar[str] = "dqn"
 
     hidden: tuple[Size, ...] = (64, 64)
     """Widths of the hidden layers."""

@@ -18,6 +18,8 @@ import equinox as eqx
 import jax
 
 from omrl.algorithm import Algorithm
+from omrl.algos.borel import Borel
+from omrl.algos.borel_config import BorelConfig
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_self_supervised import MacawSelfSupervised, MacawSelfSupervisedConfig
@@ -31,7 +33,13 @@ from omrl.nets.mlp import num_parameters
 from omrl.types import Spec
 
 AlgoConfig: TypeAlias = (
-    MacawConfig | MtAwrConfig | MetaBcConfig | PearlConfig | SmacConfig | MacawSelfSupervisedConfig
+    MacawConfig
+    | MtAwrConfig
+    | MetaBcConfig
+    | PearlConfig
+    | SmacConfig
+    | MacawSelfSupervisedConfig
+    | BorelConfig
 )
 
 ALGORITHMS: Mapping[type, Callable[[Any, Spec], Algorithm]] = {
@@ -41,6 +49,7 @@ ALGORITHMS: Mapping[type, Callable[[Any, Spec], Algorithm]] = {
     PearlConfig: Pearl,
     SmacConfig: Smac,
     MacawSelfSupervisedConfig: MacawSelfSupervised,
+    BorelConfig: Borel,
 }
 
 
@@ -51,7 +60,7 @@ def build(config: AlgoConfig, spec: Spec, *, rounds: int = 0) -> Algorithm:
 
 def draws_distinct_tasks(config: AlgoConfig) -> bool:
     """Whether an update needs as many training tasks as it has in its batch."""
-    return not isinstance(config, PearlConfig) or config.distinct_tasks
+    return getattr(config, "distinct_tasks", True)
 
 
 def network_sizes(config: AlgoConfig, spec: Spec) -> dict[str, int]:

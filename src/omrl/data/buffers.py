@@ -18,9 +18,10 @@ from jaxtyping import Array, Int32
 
 from omrl.data.device import DeviceData
 from omrl.data.host import HostData
-from omrl.data.sample import AnyInt, BatchSpec, gather
+from omrl.data.sample import AnyBatchSpec, AnyInt, count, gather
+from omrl.data.trajectories import TrajectorySpec, gather_trajectories
 from omrl.exploration import Exploration
-from omrl.types import Batch
+from omrl.types import Batch, Trajectory
 
 
 class Both(NamedTuple):
@@ -42,6 +43,14 @@ class Buffers(NamedTuple):
 
 
 TrainingData = DeviceData | HostData | Buffers
+
+
+def with_columns(data: TrainingData | None, columns: dict[str, Array] | None) -> Any:
+    """`data` with some of its columns replaced by those that a stage prepared, if it did."""
+    if columns is None:
+        return data
+    assert isinstance(data, DeviceData)
+    return data._replace(**columns)
 
 
 def joined(
@@ -75,7 +84,16 @@ def gather_rows(buffer: DeviceData | Both, task: AnyInt, rows: Int32[Array, "*b"
     return jax.tree.map(choose, logged, collected)
 
 
-def buffers_of(data: TrainingData, specs: tuple[BatchSpec, ...]) -> dict[str, Any]:
+def gather_batch(
+    buffer: Any, spec: AnyBatchSpec, task: AnyInt, rows: Int32[Array, " sample"]
+) -> Batch | Trajectory:
+    """What was drawn of one task: transitions, or trajectories by their numbers."""
+    if isinstance(spec, TrajectorySpec):
+        return gather_trajectories(buffer, spec, task, rows)
+    return gather_rows(buffer, task, rows)
+
+
+def buffers_of(data: TrainingData, specs: tuple[AnyBatchSpec, ...]) -> dict[str, Any]:
     """The buffer that each batch is drawn from, by the name of the batch."""
     two = data if isinstance(data, Buffers) else Buffers(data, data)
     return {spec.name: getattr(two, spec.buffer) for spec in specs}
@@ -85,6 +103,8 @@ def is_on_disk(data: TrainingData) -> bool:
     return isinstance(data.main if isinstance(data, Buffers) else data, HostData)
 
 
-def num_rows(data: TrainingData, specs: tuple[BatchSpec, ...]) -> dict[str, Any]:
-    """Transitions of every task in the buffer of each batch, int32 [task]."""
-    return {name: buffer.num_rows for name, buffer in buffers_of(data, specs).items()}
+def num_rows(data: TrainingData, specs: tuple[AnyBatchSpec, ...]) -> dict[str, Any]:
+    """Of every task in the buffer of each batch, int32 [task], what it draws: transitions, or
+    trajectories."""
+    buffers = buffers_of(data, specs)
+    return {spec.name: count(buffers[spec.name], spec) for spec in specs}

@@ -49,10 +49,9 @@ class HostData:
         """Transitions of each task."""
         return np.array([task.starts[-1] for task in self.tasks], np.int32)
 
-    def gather(
-        self, tasks: Int[np.ndarray, "*lead"], rows: Int[np.ndarray, "*lead sample"]
-    ) -> Batch:
-        """The transitions of `rows` of each of `tasks`, which are positions; [*lead, sample, ...].
+    def gather(self, tasks: Int[np.ndarray, "*lead"], rows: Int[np.ndarray, ...]) -> Batch:
+        """The transitions of `rows` [*lead, sample] of each of `tasks`, which are positions; leaves
+        [*lead, sample, ...]. Further axes of `rows` are further axes of these.
 
         Like `omrl.data.sample.gather`, bit for bit.
         """

@@ -13,14 +13,19 @@ from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float32, Int, Int32
+from jaxtyping import Array, Float32, Int32
 
 from omrl.data.device import DeviceData
+from omrl.data.trajectories import (
+    AnyInt,
+    TrajectorySpec,
+    gather_trajectories,
+    num_trajectories,
+)
 from omrl.errors import InputError
 from omrl.ranges import Count, Fraction, Range, check_ranges
-from omrl.types import Batch, Key
+from omrl.types import Batch, Key, Trajectory
 
-AnyInt = int | Int[Array, ""]
 BufferName = Literal["main", "encoder"]
 
 
@@ -60,6 +65,9 @@ class BatchSpec:
         return (self.size - 1) * self.stride + 1
 
 
+AnyBatchSpec = BatchSpec | TrajectorySpec
+
+
 def sample_rows(
     spec: BatchSpec, num_rows: AnyInt, key: Key, excluded: tuple[AnyInt, AnyInt] | None = None
 ) -> Int32[Array, "{spec.size}"]:
@@ -93,19 +101,24 @@ def sample_rows(
 
 
 def sample_all_rows(
-    specs: tuple[BatchSpec, ...], num_rows: AnyInt | dict[str, Any], key: Key
+    specs: tuple[AnyBatchSpec, ...], num_rows: AnyInt | dict[str, Any], key: Key
 ) -> dict[str, Array]:
-    """Rows [size] of one batch per spec, by name, all of one task.
+    """Rows [size] of one batch per spec, by name, all of one task; of a `TrajectorySpec` numbers of
+    trajectories.
 
-    It has `num_rows` transitions, or that many for the batch of each name.
+    It has `num_rows` transitions (or trajectories), or that many for the batch of each name.
     """
     check_specs(specs)
     rows: dict[str, Array] = {}
     for number, spec in enumerate(specs):
         count = num_rows[spec.name] if isinstance(num_rows, dict) else num_rows
+        own_key = jax.random.fold_in(key, number)
+        if isinstance(spec, TrajectorySpec):
+            rows[spec.name] = jax.random.randint(own_key, (spec.size,), 0, count)
+            continue
         chunk = rows.get(spec.disjoint_from)
         excluded = None if chunk is None else (chunk[0], chunk[-1])
-        rows[spec.name] = sample_rows(spec, count, jax.random.fold_in(key, number), excluded)
+        rows[spec.name] = sample_rows(spec, count, own_key, excluded)
     return rows
 
 
@@ -128,24 +141,40 @@ def gather(data: DeviceData, task: AnyInt, rows: Int32[Array, "*b"]) -> Batch:
     )
 
 
+def count(data: Any, spec: AnyBatchSpec) -> Any:
+    """Of every task, int32 [task], what a batch is drawn from: transitions, or trajectories. `data`
+    is on the device or on the disk."""
+    if isinstance(spec, TrajectorySpec):
+        return num_trajectories(data, spec.episodes)
+    return data.num_rows
+
+
 def sample_batches(
-    data: DeviceData, specs: tuple[BatchSpec, ...], task: AnyInt, key: Key
-) -> dict[str, Batch]:
+    data: DeviceData, specs: tuple[AnyBatchSpec, ...], task: AnyInt, key: Key
+) -> dict[str, Batch | Trajectory]:
     """One batch per spec, by name, all of the same task."""
-    rows = sample_all_rows(specs, data.num_rows[task], key)
-    return {name: gather(data, task, chosen) for name, chosen in rows.items()}
+    counts = {spec.name: count(data, spec)[task] for spec in specs}
+    rows = sample_all_rows(specs, counts, key)
+    return {
+        spec.name: gather_trajectories(data, spec, task, rows[spec.name])
+        if isinstance(spec, TrajectorySpec)
+        else gather(data, task, rows[spec.name])
+        for spec in specs
+    }
 
 
 # --- Checks, before anything is compiled ---
 
 
-def check_specs(specs: Sequence[BatchSpec]) -> None:
+def check_specs(specs: Sequence[AnyBatchSpec]) -> None:
     """`InputError` where names occur twice or `disjoint_from` is no earlier contiguous batch."""
     contiguous: dict[str, list[str]] = {"main": [], "encoder": []}
     names = [spec.name for spec in specs]
     for spec in specs:
         if names.count(spec.name) > 1:
             raise InputError(f"batch {spec.name!r}: the name occurs twice; rename one")
+        if isinstance(spec, TrajectorySpec):
+            continue
         earlier = contiguous[spec.buffer]
         if spec.disjoint_from and spec.disjoint_from not in earlier:
             raise InputError(
