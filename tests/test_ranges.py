@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import pytest
 
+from omrl.algos.borel_config import BorelConfig
 from omrl.algos.meta_bc import MetaBcConfig
 from omrl.algos.sac import SacConfig
 from omrl.algos.smac_config import SmacConfig
@@ -50,13 +51,16 @@ ZERO_IS_LEGAL = {
     # weights of terms that may be left out of a loss
     "kl_weight", "mean_penalty", "log_std_penalty", "entropy_weight", "awac_weight",
     "reparam_weight", "self_supervised_reparam_weight", "self_supervised_entropy_weight",
-    # nats
-    "target_entropy",
+    # features of what is not seen
+    "obs_features", "action_features", "reward_features",
+    # rewards, and nats
+    "reward_success", "reward_failure", "target_entropy",
     # measured on the data
     "obs_mean", "return_mean", "return_std",
 }  # fmt: skip
 LEGAL = {(name, 0) for name in ZERO_IS_LEGAL} | {
-    (name, -1) for name in ("target_entropy", "obs_mean", "return_mean")
+    (name, -1)
+    for name in ("target_entropy", "obs_mean", "return_mean", "reward_success", "reward_failure")
 }
 """Which of `BAD` a field of that name takes."""
 
@@ -117,6 +121,11 @@ def test_every_number_of_every_config_is_checked(name):
         alone += () if algo.oracle else ("label_context",)
         legal = LEGAL - {(name, 0) for name in alone} | scores | {("initial_steps", 0)}
         legal |= {("prior_steps", 0)} if algo.exploration.posterior_steps else set()
+    if isinstance(algo, BorelConfig):
+        sees = algo.vae.reward_sees
+        seen = {"action_features"} if "action" in sees else set()
+        seen |= {"obs_features"} if {"obs", "next_obs"} & set(sees) else set()
+        legal = LEGAL - {(name, 0) for name in seen}
     if isinstance(config, RunConfig) and config.eval.protocol == "explore":
         legal = legal - {("shots", 0)}  # Nobody would act on what was explored.
     assert taken == {(field, bad) for field, bad in legal if field in tried}

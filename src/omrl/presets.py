@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from omrl import preset_ablations, preset_macaw_smac, preset_online, preset_smac
+from omrl import (
+    preset_ablations,
+    preset_borel,
+    preset_macaw_smac,
+    preset_online,
+    preset_smac,
+)
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.meta_bc import MetaBcConfig
 from omrl.algos.mt_awr import MtAwrConfig
@@ -299,6 +305,7 @@ PRESETS |= preset_smac.presets(
     Preset(RunConfig(algo=SmacConfig()), source=""), {"cheetah-vel": CHEETAH_TRACES}
 )
 PRESETS |= preset_macaw_smac.presets(Preset(RunConfig(), source=""), _TUNED)
+PRESETS |= preset_borel.presets(Preset(RunConfig(), source=""), CHEETAH_TRACES)
 
 
 def preset(name: str) -> Preset:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from omrl.algorithm import Algorithm, Stage
+from omrl.algorithm import Algorithm
 from omrl.data.buffers import Buffers, TrainingData, is_on_disk, num_rows
 from omrl.data.device import DeviceData
 from omrl.data.sample import BatchSpec, check_sizes, check_specs

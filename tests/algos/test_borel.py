@@ -1,0 +1,238 @@
+"""BOReL: what it finds out and what for, on a problem with a known answer, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from omrl.algos.borel import Borel, BorelState
+from omrl.algos.borel_config import BorelConfig, VaeConfig
+from omrl.algos.dqn import DqnConfig
+from omrl.data.buffers import with_columns
+from omrl.data.device import DeviceData
+from omrl.data.sample import BatchSpec, sample_batches
+from omrl.errors import InputError
+from omrl.nets.belief import Belief
+from omrl.types import Batch, Spec, Step
+from quick import quick_jit
+from tiny_macaw import make_batch, make_borel
+
+pytestmark = pytest.mark.usefixtures("own_programs")
+
+KEY = jax.random.PRNGKey(0)
+
+# --- Levers: an episode is one pull of a lever, and a trajectory four of them ---
+
+SAFE, EPISODES, ROWS = 0.7, 4, 400
+LEVERS = Spec(obs_dim=1, act_dim=3, num_train_tasks=2, horizon=1)
+"""Lever 0 gives `SAFE`. Of the others one gives 1 and one nothing: which, is the task. So the first
+pull of one of these loses 0.2 on average, and then gains 0.3 in each of three further episodes: it
+is worth it for an agent that carries what it finds out through them, and for no other. The
+observation counts the episodes, or agents would put it off."""
+
+
+def levers() -> DeviceData:
+    """Random pulls. Every pull ends the MDP."""
+    pulled = jax.random.randint(KEY, (2, ROWS), 0, 3)
+    right = jnp.array([[1], [2]])
+    reward = jnp.where(pulled == 0, SAFE, (pulled == right).astype(jnp.float32))
+    row, unread = jnp.arange(ROWS, dtype=jnp.int32), jnp.zeros((2, ROWS))
+    observations = jnp.stack([row % EPISODES / EPISODES, -jnp.ones(ROWS)], axis=1).ravel()
+    return DeviceData(
+        obs=jnp.broadcast_to(observations[:, None], (2, 2 * ROWS, 1)),
+        action=jax.nn.one_hot(pulled, 3),
+        reward=reward,
+        terminated=jnp.ones((2, ROWS), bool),
+        mc_return=unread,
+        terminal_discount=unread,
+        obs_index=jnp.broadcast_to(2 * row, (2, ROWS)),
+        terminal_index=jnp.broadcast_to(2 * row + 1, (2, ROWS)),
+        num_rows=jnp.full(2, ROWS, jnp.int32),
+    )
+
+
+def make_levers(episodes: int) -> Borel:
+    vae = VaeConfig(
+        latent=2,
+        gru=8,
+        reward_sees=("action",),
+        reward_hidden=(16,),
+        decoded_reduction="sum",
+        learning_rate=1e-2,
+    )
+    policy = DqnConfig(hidden=(32,), discount=0.9, learning_rate=3e-3, target_rate=0.05)
+    config = BorelConfig(
+        vae=vae,
+        policy=policy,
+        episodes=episodes,
+        vae_task_batch=2,
+        rollouts=16,
+        task_batch=2,
+        batch=BatchSpec("batch", 64),
+    )
+    return Borel(config, LEVERS)
+
+
+def trained(algorithm: Borel, updates: int) -> BorelState:
+    """After so many updates of either stage."""
+    logged, tasks = levers(), jnp.arange(2)
+    state = quick_jit(algorithm.init)(KEY)
+    for stage in algorithm.stages():
+
+        @quick_jit
+        def run(state: Any, stage: Any = stage) -> Any:
+            data = with_columns(logged, stage.prepare and stage.prepare(state, logged))
+            sample = jax.vmap(partial(sample_batches, data, stage.batches))
+
+            def step(state: Any, key: jax.Array) -> Any:
+                sample_key, update_key = jax.random.split(key)
+                batches = sample(tasks, jax.random.split(sample_key, 2))
+                return stage.update(state, batches, update_key, tasks)
+
+            return jax.lax.scan(step, state, jax.random.split(KEY, updates))[0]
+
+        state = run(state)
+    return state
+
+
+def played(algorithm: Borel, state: BorelState) -> list[list[int]]:
+    """The levers that are pulled in either task, one episode after the other."""
+    end = -jnp.ones(1)
+
+    @quick_jit
+    def episode(task: Belief, right: int, number: int) -> tuple[Belief, jax.Array]:
+        obs = jnp.full(1, number / EPISODES)
+        action = algorithm.act(state, task, obs, KEY, True)
+        lever = jnp.argmax(action)
+        reward = jnp.where(lever == 0, SAFE, (lever == right).astype(jnp.float32))
+        step = Step(obs, action, reward, end, jnp.array(True))
+        return algorithm.observe(state, task, step, KEY), lever
+
+    pulls = []
+    for right in (1, 2):
+        task, of_task = algorithm.begin(state, KEY), []
+        for number in range(EPISODES):
+            task, lever = episode(task, right, number)
+            of_task.append(int(lever))
+        pulls.append(of_task)
+    return pulls
+
+
+@pytest.fixture(scope="module")
+def solved() -> tuple[Borel, BorelState]:
+    algorithm = make_levers(EPISODES)
+    return algorithm, trained(algorithm, 1500)
+
+
+def test_what_is_found_out_in_one_episode_pays_in_the_next(solved):
+    """The best behaviour: a risky pull in the first episode, and the lever that it tells of in all
+    others."""
+    first, second = played(*solved)
+    assert first[0] == second[0] != 0
+    assert first[1:] == [1, 1, 1]
+    assert second[1:] == [2, 2, 2]
+
+
+def test_rewards_are_predicted_by_what_is_known(solved):
+    algorithm, state = solved
+    begun, obs, end = algorithm.begin(state, KEY), jnp.zeros(1), -jnp.ones(1)
+
+    def predicted(task: Belief) -> np.ndarray:
+        return np.array(
+            [algorithm.predict_reward(state, task, obs, lever, end) for lever in jnp.eye(3)]
+        )
+
+    def volume(task: Belief) -> float:
+        return float(jnp.prod(algorithm.posterior(state, task)[1]))
+
+    np.testing.assert_allclose(predicted(begun), [SAFE, 0.5, 0.5], atol=0.15)
+    for lever, expected in ((1, [SAFE, 1, 0]), (2, [SAFE, 0, 1])):
+        step = Step(obs, jnp.eye(3)[lever], jnp.array(1.0), end, jnp.array(True))
+        after = algorithm.observe(state, begun, step, KEY)
+        np.testing.assert_allclose(predicted(after), expected, atol=0.15)
+        assert volume(after) < 0.5 * volume(begun)
+
+
+def test_nothing_is_found_out_for_nobody():
+    """With trajectories of one episode, each is the last."""
+    algorithm = make_levers(1)
+    for pulls in played(algorithm, trained(algorithm, 600)):
+        assert pulls[0] == 0
+
+
+# --- By hand ---
+
+
+def test_a_context_is_the_same_as_its_transitions_one_by_one():
+    algorithm = make_borel(normalize_obs=True)
+    state = quick_jit(algorithm.init)(KEY)
+    support: Batch = make_batch(KEY, 5)._replace(reward=jnp.arange(5.0))
+    begun = algorithm.begin(state, KEY)
+    known = begun
+    for row in range(5):
+        one = jax.tree.map(lambda leaf, row=row: leaf[row], support)
+        step = Step(one.obs, one.action, one.reward, one.next_obs, one.terminated)
+        known = algorithm.observe(state, known, step, KEY)
+    adapted = algorithm.adapt(state, begun, support, KEY)
+    np.testing.assert_allclose(adapted.mean, known.mean, rtol=1e-5, atol=1e-6)
+    turned = algorithm.adapt(state, begun, jax.tree.map(lambda leaf: leaf[::-1], support), KEY)
+    assert np.abs(turned.mean - known.mean).max() > 1e-4
+
+
+def test_the_encoder_stays_as_it_is_while_the_policy_learns():
+    algorithm = make_borel()
+    state = quick_jit(algorithm.init)(KEY)
+    batch = make_batch(KEY, 3, 8)
+    belief = jnp.ones((3, 8, 4))
+    obs, next_obs = (jnp.concatenate([x, belief], -1) for x in (batch.obs, batch.next_obs))
+    batches = {"batch": batch._replace(obs=obs, next_obs=next_obs)}
+    after, metrics = quick_jit(algorithm.update_policy)(state, batches, KEY, jnp.arange(3))
+    assert set(metrics) == {"q_loss", "policy_loss"}
+    for one, other in zip(*map(jax.tree.leaves, (after.model, state.model)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert np.any(after.policy.actor.layers[0].affine != state.policy.actor.layers[0].affine)
+
+
+def test_a_predicted_reward_of_head_bernoulli():
+    """With zero logits either reward is as likely: the mean of 1 and -0.1."""
+    head = {"reward_head": "bernoulli", "reward_cells": (2, 2), "reward_failure": -0.1}
+    vae: Any = VaeConfig(reward_sees=(), gru=4, latent=2, **head)
+    algorithm = Borel(BorelConfig(vae=vae), replace(LEVERS, obs_dim=2))
+    state = jax.tree.map(jnp.zeros_like, quick_jit(algorithm.init)(KEY))
+    cell, action = jnp.array([1.0, 0.0]), jnp.zeros(3)
+    predicted = algorithm.predict_reward(state, algorithm.begin(state, KEY), cell, action, cell)
+    np.testing.assert_allclose(predicted, 0.45, rtol=1e-6)
+
+
+# --- What is refused ---
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: BorelConfig(batch=BatchSpec("rows", 8)), "batch: its name is 'batch'"),
+        (
+            lambda: BorelConfig(
+                vae=VaeConfig(reward_head="bernoulli", reward_cells=(5, 5)), normalize_obs=True
+            ),
+            "normalize_obs: on, and vae.reward_cells",
+        ),
+        (lambda: VaeConfig(action_features=0), "action_features: 0, and the reward decoder"),
+    ],
+)
+def test_settings_that_contradict_each_other(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_discrete_actions_are_no_layers_to_export():
+    algorithm = make_levers(EPISODES)
+    state = quick_jit(algorithm.init)(KEY)
+    with pytest.raises(InputError, match="cannot be exported"):
+        algorithm.policy_layers(state, algorithm.begin(state, KEY))
