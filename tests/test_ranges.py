@@ -47,9 +47,9 @@ ZERO_IS_LEGAL = {
     "posterior_steps", "label_context", "online_steps",
     # fractions, and amounts of noise
     "discount", "start", "recency", "target_decay", "target_rate", "target_noise",
-    "target_noise_clip", "exploration_noise", "noise",
+    "target_noise_clip", "exploration_noise", "noise", "exploration",
     # weights of terms that may be left out of a loss
-    "kl_weight", "mean_penalty", "log_std_penalty", "entropy_weight", "awac_weight",
+    "kl_weight", "state_weight", "mean_penalty", "log_std_penalty", "entropy_weight", "awac_weight",
     "reparam_weight", "self_supervised_reparam_weight", "self_supervised_entropy_weight",
     # features of what is not seen
     "obs_features", "action_features", "reward_features",
@@ -126,6 +126,8 @@ def test_every_number_of_every_config_is_checked(name):
         seen = {"action_features"} if "action" in sees else set()
         seen |= {"obs_features"} if {"obs", "next_obs"} & set(sees) else set()
         legal = LEGAL - {(name, 0) for name in seen}
+        if getattr(algo.policy, "temperature", None) is not None:
+            legal -= {("target_entropy", 0), ("target_entropy", -1)}
     if isinstance(config, RunConfig) and config.eval.protocol == "explore":
         legal = legal - {("shots", 0)}  # Nobody would act on what was explored.
     assert taken == {(field, bad) for field, bad in legal if field in tried}

@@ -1,0 +1,103 @@
+"""Whole runs of BOReL on a few grids: resumed, evaluated with the belief carried, refused."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from omrl import metatrain
+from omrl.algos.dqn import DqnConfig
+from omrl.cli import main
+from omrl.config import from_json, to_json
+from omrl.data.sample import BatchSpec
+from omrl.errors import InputError
+from omrl.logs import read_log
+from omrl.presets import PRESETS, RunConfig
+from omrl.results import EvalResult
+from omrl.train import TrainConfig
+
+PRESET = PRESETS["borel-gridnav-code"].config
+VAE: dict[str, Any] = {"latent": 2, "gru": 4, "obs_features": 4, "reward_hidden": (4,)}
+CONFIG = replace(
+    PRESET,
+    algo=replace(
+        PRESET.algo,
+        vae=replace(PRESET.algo.vae, **VAE),
+        policy=DqnConfig(hidden=(8,)),
+        episodes=2,
+        vae_steps=4,
+        vae_task_batch=2,
+        rollouts=2,
+        steps=4,
+        task_batch=2,
+        batch=BatchSpec("batch", 8),
+    ),
+    train=TrainConfig(seeds=2, checkpoint_every=2, keep=9, log_every=2),
+    eval=replace(PRESET.eval, tasks=(0, 5)),
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "grids"
+    made = main(
+        ["collect", "gridnav/borel-v1", "--agent", "random", "--steps", "75", "--out", str(path)]
+    )
+    assert not made
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, data) -> Path:
+    path = tmp_path_factory.mktemp("run") / "borel"
+    metatrain.start(CONFIG, data, path, report=lambda _: None, quiet=True)
+    return path
+
+
+@pytest.mark.parametrize("step", [2, 4, 6])
+def test_resumed(run, tmp_path, step):
+    """Within stage vae, at the start of stage policy, whose data is then prepared, within it."""
+    path = shutil.copytree(run, tmp_path / "run")
+    for checkpoint in (path / "checkpoints").iterdir():
+        if checkpoint.name.isdigit() and int(checkpoint.name) > step:
+            shutil.rmtree(checkpoint)
+    options: dict[str, Any] = {"command": "again", "devices": jax.devices("cpu")[:1]}
+    metatrain.go_on(path, data=None, report=lambda _: None, quiet=True, **options)
+    ends = [metatrain.load_trained(folder) for folder in (run, path)]
+    assert [end.step for end in ends] == [8, 8]
+    for one, other in zip(*map(jax.tree.leaves, (end.states for end in ends)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_return_for_every_episode_of_a_task(run):
+    (file,) = (run / "eval").iterdir()
+    returns = EvalResult.load(file).returns
+    assert returns.shape == (2, 2, 4, 1)  # [seed, task, episode with what was known, repetition]
+    stages = {row["stage"] for row in read_log(run) if "stage" in row}
+    assert stages == {"vae", "policy"}
+
+
+def test_either_kind_of_policy_in_a_file():
+    for name in ("borel-gridnav-code", "borel-cheetah-vel-code"):
+        config = PRESETS[name].config
+        assert from_json(RunConfig, to_json(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({}, {"placement": "host"}, "placement: stage policy prepares the data on the device"),
+        ({"vae_task_batch": 22}, {}, "task_batch: stage vae draws 22 tasks per update"),
+    ],
+)
+def test_what_cannot_run(data, tmp_path, changes, options, message):
+    config = replace(CONFIG, algo=replace(CONFIG.algo, **changes))
+    with pytest.raises(InputError, match=message):
+        metatrain.start(config, data, tmp_path / "run", report=lambda _: None, **options)
+    assert not (tmp_path / "run").exists()
