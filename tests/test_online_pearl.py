@@ -277,6 +277,7 @@ def test_gradient_steps_per_environment_step(name):
     [
         ("online.md", 3, {"runs", "my-data", "my-data-encoder"}),
         ("algorithms/smac.md", 7, {"runs", "buffers", "buffers-encoder"}),
+        ("algorithms/borel.md", 5, {"runs", "my-data", "shared"}),
     ],
 )
 def test_the_commands_of_the_page_work(page, count, made, tmp_path, monkeypatch):

@@ -213,6 +213,8 @@ def _fits(
     total, free = budget.pop("total"), min(map(free_memory, devices))
     large = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in budget.items() if size > 5e5)
     needs = f"{total / 1e6:,.0f} MB ({large or 'all columns small'}) of {free / 1e6:,.0f} MB free"
+    if placement == "auto" and any(stage.prepare is not None for stage in problem.stages):
+        placement = "device"  # What is prepared stands beside the data.
     if placement == "host" or (placement == "auto" and total > DATA_SHARE * free):
         report(f"data on the disk; on the device it would take {needs}")
         return False

@@ -15,6 +15,7 @@ from omrl import metatrain
 from omrl.algos.dqn import DqnConfig
 from omrl.cli import main
 from omrl.config import from_json, to_json
+from omrl.data.device import byte_budget
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError
 from omrl.logs import read_log
@@ -87,6 +88,20 @@ def test_either_kind_of_policy_in_a_file():
     for name in ("borel-gridnav-code", "borel-cheetah-vel-code"):
         config = PRESETS[name].config
         assert from_json(RunConfig, to_json(config)) == config
+
+
+def test_data_is_on_the_device_without_being_asked_for(data, tmp_path, monkeypatch):
+    """Though it takes more than its share, or the policy could not learn; not if it cannot fit."""
+    said = []
+    problem = metatrain.open_problem(CONFIG, data)
+    size = byte_budget(problem.view, problem.train_tasks)["total"]
+    monkeypatch.setattr(metatrain, "free_memory", lambda device: int(1.5 * size))
+    monkeypatch.setattr(metatrain, "train", lambda *_, **__: None)
+    metatrain.start(CONFIG, data, tmp_path / "run", report=said.append)
+    assert said[0].startswith("data on the device: 0 MB")
+    monkeypatch.setattr(metatrain, "free_memory", lambda device: size // 2)
+    with pytest.raises(InputError, match="placement: device, but the data takes"):
+        metatrain.start(CONFIG, data, tmp_path / "other", report=said.append)
 
 
 @pytest.mark.parametrize(
