@@ -98,7 +98,7 @@ def test_data_is_on_the_device_without_being_asked_for(data, tmp_path, monkeypat
     monkeypatch.setattr(metatrain, "free_memory", lambda device: int(1.5 * size))
     monkeypatch.setattr(metatrain, "train", lambda *_, **__: None)
     metatrain.start(CONFIG, data, tmp_path / "run", report=said.append)
-    assert said[0].startswith("data on the device: 0 MB")
+    assert said[0].startswith("data on the device: 1 MB")
     monkeypatch.setattr(metatrain, "free_memory", lambda device: size // 2)
     with pytest.raises(InputError, match="placement: device, but the data takes"):
         metatrain.start(CONFIG, data, tmp_path / "other", report=said.append)

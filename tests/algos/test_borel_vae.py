@@ -14,7 +14,7 @@ from scipy import stats
 
 from omrl.algos import borel_vae
 from omrl.algos.borel_config import VaeConfig
-from omrl.algos.borel_vae import Draws, Trajectory
+from omrl.algos.borel_vae import Draws, Elbo, Trajectory
 from omrl.errors import InputError
 from omrl.nets.mlp import forward
 from omrl.types import Spec
@@ -204,7 +204,7 @@ def test_tasks_and_trajectories_have_no_order(getkey, small_step):
     moved, metrics = small_step(learner, seen, draws)
     turned = jax.tree.map(lambda leaf: leaf[::-1, ::-1], (seen, draws))
     other, other_metrics = small_step(learner, *turned)
-    assert set(metrics) == {"reward_error", "kl"}
+    assert set(metrics) == {"reward_error", "kl", "vae_loss"}
     for name, values in metrics.items():
         assert values.shape == (2,)
         np.testing.assert_allclose(values, other_metrics[name][::-1], rtol=1e-4)
@@ -220,6 +220,8 @@ def test_a_step_moves_every_number_that_matters(getkey):
         learner, trajectory(getkey(), lead=(1, 1)), draws
     )
     assert metrics["state_error"].shape == (1,)
+    total = borel_vae.loss(config, Elbo(*(metrics[name] for name in Elbo._fields)))
+    np.testing.assert_allclose(metrics["vae_loss"], total, rtol=1e-5)
     assert jax.tree.structure(moved) == jax.tree.structure(learner)
     for old, new in zip(*map(jax.tree.leaves, (learner, moved)), strict=True):
         assert (old.shape, old.dtype) == (new.shape, new.dtype)
@@ -282,8 +284,11 @@ def test_an_update_of_long_trajectories_fits_into_memory():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"action_features": 0}, "reward_sees: action has no features; set action_features"),
-        ({"obs_features": 0, "reward_sees": ("obs",)}, "reward_sees: obs has no features"),
+        ({"action_features": 0}, "action_features: 0, and the reward decoder has to see action"),
+        (
+            {"obs_features": 0, "reward_sees": ("obs",)},
+            "obs_features: 0, and the reward decoder has to see obs",
+        ),
         ({"reward_sees": ("obs", "obs")}, "reward_sees: obs, obs has one part twice"),
         ({"reward_cells": (5, 5)}, "reward_cells: is of head bernoulli, not squared"),
         (
