@@ -217,7 +217,7 @@ def test_the_second_stage_leaves_encoder_and_decoder_as_they_are(finished):
 
 def test_labels_are_the_decoders_by_one_logged_history_of_the_task(finished):
     path, states, _ = finished
-    parts = [ExploredFiles(path)._read(number) for number in range(2)]
+    parts = [ExploredFiles(path).read_file(number) for number in range(2)]
     algorithm, data = make(), logged()
     guess, decode = jax.jit(partial(guessed, algorithm)), jax.jit(smac_learner.decoded_rewards)
     for step, part in zip((OFFLINE, 8), parts, strict=True):
@@ -253,7 +253,7 @@ def test_labels_are_the_decoders_by_one_logged_history_of_the_task(finished):
 
 def test_returns_of_what_was_explored_are_those_of_its_labels(finished):
     path, _, collector = finished
-    first = ExploredFiles(path)._read(0)
+    first = ExploredFiles(path).read_file(0)
     seed, task = 1, int(first.task[-1])
     buffer = jax.tree.map(lambda leaf: leaf[seed], collector.buffers.main)
     held = gather(buffer, task, jnp.arange(20))
@@ -268,12 +268,12 @@ def test_it_adapts_to_what_its_unadapted_policy_explored(finished):
     offline, online = make().stages()
     of_seed = jax.tree.map(lambda leaf: leaf[0], collector.buffers)
     args = jnp.asarray(TASKS, jnp.int32), jnp.int32(3), jnp.int32(7)
-    drawn = jax.jit(partial(chunk._draw, offline))(logged(), None, *args).batches
+    drawn = jax.jit(partial(chunk._draw, offline))(logged(), (None, None), *args).batches
     for name, distance in (("inner", 2), ("outer", 1), ("batch", 1), ("context", 2)):
         assert np.abs(drawn[name].obs - distance * FAR).max() < FAR / 2
     assert set(drawn) == {"inner", "outer", "batch", "context"}
     draw = jax.jit(partial(chunk._draw, online))
-    several = [draw(logged(), of_seed, *args[:2], jnp.int32(step)) for step in range(7, 17)]
+    several = [draw(logged(), (of_seed, None), *args[:2], jnp.int32(step)) for step in range(7, 17)]
     inner, outer = (
         np.concatenate([drawn.batches[name].obs for drawn in several])
         for name in ("inner", "outer")
