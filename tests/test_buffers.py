@@ -141,6 +141,12 @@ def test_the_hash_tells_what_was_trained_on(problem, cheetah_data, other):
             {},
             "Macaw draws no batch of the encoder buffer, only inner, outer of the main one",
         ),
+        ({"encoder_slice": "last-99"}, {}, "^encoder_slice: .*slice last-99: the task has"),
+        (
+            {"slice": "last-9", "encoder_slice": ""},
+            {"encoder_data": "other"},
+            "^encoder_slice: that of slice, for want of its own; .* the task has 7 episodes",
+        ),
         ({"encoder_slice": "last-9-transitions"}, {}, "task 0: batch 'inner' needs 16 rows"),
         (
             {"slice": "all", "encoder_slice": ""},

@@ -47,9 +47,10 @@ def test_what_is_original_and_what_is_matched():
     smac = PRESETS["smac-cheetah-vel-paper"].config.algo
     assert MATCHED.hidden == MATCHED.value_widths == smac.hidden == (300, 300, 300)
     assert MATCHED.policy_lr == MATCHED.value_lr == smac.policy_lr == smac.critic_lr == 3e-4
+    assert MATCHED.inner_lr == 3e-4
     assert MATCHED.inner_batch.size == MATCHED.outer_batch.size == smac.batch.size == 256
     assert (MATCHED.task_batch, MATCHED.steps) == (smac.task_batch, smac.steps) == (4, 50_000)
-    same = {"hidden": ORIGINAL.hidden, "policy_lr": 1e-4, "value_lr": 1e-5}
+    same = {"hidden": ORIGINAL.hidden, "policy_lr": 1e-4, "value_lr": 1e-5, "inner_lr": 1e-3}
     assert replace(MATCHED, task_batch=5, steps=100_000, **same) == ORIGINAL
 
 

@@ -29,7 +29,13 @@ EXPLORED = exploring("explore-paper", EvalConfig())
 
 ORIGINAL = MacawConfig()
 MATCHED = replace(
-    ORIGINAL, hidden=(300, 300, 300), policy_lr=3e-4, value_lr=3e-4, task_batch=4, steps=50_000
+    ORIGINAL,
+    hidden=(300, 300, 300),
+    policy_lr=3e-4,
+    value_lr=3e-4,
+    inner_lr=3e-4,
+    task_batch=4,
+    steps=50_000,
 )
 
 CURVE = TrainConfig(eval_every=10_000)
@@ -43,10 +49,10 @@ _NOT_TOLD = {
     "original": "as macaw-cheetah-vel-paper, on all problems alike; the authors ran MACAW's code "
     "and do not tell which of its configurations: the standard one draws 256 rows at a distance of "
     "7, for which 1,200 transitions are too few",
-    "matched": "matched are the widths of hidden layers, the Adam rates of value and policy, 256 "
-    "transitions of 4 tasks, and 50,000 updates as SMAC's offline phase has; which batch size and "
-    "rates are meant, and whether more was matched, is not told: inner rates and their rate, z, "
-    "advantage head and the kinds of batches are as in macaw-cheetah-vel-paper",
+    "matched": "matched are the widths of hidden layers, the rates of value, policy and inner "
+    "steps, 256 transitions of 4 tasks, and 50,000 updates as SMAC's offline phase has; which "
+    "batch size and rates are meant, and whether more was matched, is not told: z, the rate of the "
+    "inner rates, advantage head and the kinds of batches are as in macaw-cheetah-vel-paper",
 }
 KINDS = {"original": ORIGINAL, "matched": MATCHED}
 

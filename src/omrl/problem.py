@@ -132,8 +132,19 @@ def _open_logged(
     if config.encoder_slice or encoder_data:
         source = open_for_training(encoder_data, env) if encoder_data else dataset
         check_tasks(dataset, source, tasks)
-        encoder = open_view(config.encoder_slice or config.slice, source)
+        encoder = _encoder_view(config, source, tasks)
     return Problem(config, env, tasks, Logged(dataset, view, encoder))
+
+
+def _encoder_view(config: RunConfig, source: Dataset, tasks: Sequence[int]) -> DataView:
+    try:
+        view = open_view(config.encoder_slice or config.slice, source)
+        for index in tasks:
+            view.task(index)  # Whether the slice fits.
+    except InputError as error:
+        as_main = "" if config.encoder_slice else "that of slice, for want of its own; "
+        raise InputError(f"encoder_slice: {as_main}{error}") from error
+    return view
 
 
 def _without_data(config: RunConfig, env: TaskEnv, others: bool) -> Problem:
