@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -173,6 +174,28 @@ def test_far_too_much_is_refused_without_counting_it(tmp_path):
         Collector(of_run, tmp_path)
 
 
+def test_every_schedule_that_can_be_has_room_in_both_buffers():
+    """A buffer without room for a single transition cannot be drawn from."""
+    choices: dict[str, tuple[Any, ...]] = {
+        "initial_steps": (0, 30),
+        "prior_steps": (0, 30),
+        "posterior_steps": (0, 50),
+        "clear_encoder": (False, True),
+        "into_encoder": ("prior", "all", "none"),
+        "draw": ("collected", "union", "union-main"),
+    }
+    allowed = 0
+    for values in itertools.product(*choices.values()):
+        try:
+            schedule = replace(SHORT, **dict(zip(choices, values, strict=True)))
+        except InputError:
+            continue
+        allowed += 1
+        for room in (*rooms(schedule, 20, False, 2), *rooms(schedule, 20, True, 2)):
+            assert room.rows and room.trajectories, schedule
+    assert allowed > 30
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -184,6 +207,10 @@ def test_far_too_much_is_refused_without_counting_it(tmp_path):
         ({"physics": "test"}, "physics: test is without the rewards of test tasks"),
         ({"draw": "union-main", "initial_steps": 0}, "initial_steps: 0 leaves tasks without"),
         ({"draw": "union-main", "into_encoder": "none"}, "into_encoder: none needs logged data"),
+        (
+            {"draw": "union", "initial_steps": 0, "prior_steps": 0},
+            "into_encoder: prior, and nothing acts on the prior.*take all or none",
+        ),
     ],
 )
 def test_schedules_that_cannot_be(changes, message):

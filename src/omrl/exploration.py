@@ -54,7 +54,7 @@ class Exploration:
     clear_encoder: bool = True
     """The encoder buffer of a task is emptied before the task is explored again."""
     into_encoder: Literal["prior", "all", "none"] = "prior"
-    """Phases that the encoder buffer gets; none: it stays as it is."""
+    """Phases that the encoder buffer gets, prior with the initial one; none: it stays as it is."""
     draw: Literal["collected", "union", "union-main"] = "collected"
     """Where batches and contexts are drawn from: what was collected; or that and the logged data,
     uniformly over all transitions of a task; or union-main: the union for the main buffer, and for
@@ -79,6 +79,11 @@ class Exploration:
             )
         if self.label_context and not self.needs_data:
             raise InputError("label_context: is drawn from logged data, so draw union")
+        if self.into_encoder == "prior" and not self.prior_steps + self.initial_steps:
+            raise InputError(
+                "into_encoder: prior, and nothing acts on the prior (prior_steps, initial_steps: "
+                "0); take all or none, or explore with the prior"
+            )
         if self.draw == "union":
             return
         if not self.initial_steps:
