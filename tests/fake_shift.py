@@ -28,6 +28,7 @@ def make_shift(*, step: int = 1000, seeds: int = 2, full: bool = True) -> ShiftR
         task_parameters=TARGETS,
         trained_on=np.array([False, False, True]),
         context_size=np.int64(256),
+        used=np.full(kl.shape, 256),
         kl=np.stack([kl, 2 * kl]),
         returns=np.stack([returns, returns - 10]),
         exploration=np.stack([returns, returns], 2) - 40,

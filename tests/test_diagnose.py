@@ -29,7 +29,15 @@ from omrl.config import to_json
 from omrl.context import draw_contexts
 from omrl.data.store import open_dataset
 from omrl.diagnostics import shift
-from omrl.diagnostics.results import FOLDER, SETS, SOURCES, ShiftResult, file_of, grouped
+from omrl.diagnostics.results import (
+    FOLDER,
+    SETS,
+    SOURCES,
+    ShiftResult,
+    describe,
+    file_of,
+    grouped,
+)
 from omrl.diagnostics.shift import diagnose_checkpoints, diagnose_shift, kept_checkpoints
 from omrl.envs.point_robot import STEP_SIZE
 from omrl.envs.positions import has_positions, positions
@@ -152,6 +160,7 @@ def result(data) -> ShiftResult:
 
 def test_contexts_are_of_one_size_and_of_their_source(result):
     assert result.context_size == SIZE
+    assert (result.used == SIZE).all()
     assert result.kl.shape == result.returns.shape == (2, 2, 3, 3)
     offline, online = result.kl
     np.testing.assert_allclose(offline, 0.5 * SIZE**2)
@@ -242,7 +251,21 @@ def test_what_ended_early_is_not_in_an_online_context(data):
         lengths[s, t, e] += 1 if start > 0.6 else HORIZON
     assert lengths.min() < 30
     np.testing.assert_allclose(found.kl[1], np.minimum(lengths, 30) ** 2)
-    np.testing.assert_allclose(found.kl[0], 0.5 * 30**2)
+    np.testing.assert_allclose(found.kl[0], 0.5 * np.minimum(lengths, 30) ** 2)
+    np.testing.assert_array_equal(found.used, np.minimum(lengths, 30))
+    assert f"offline: {lengths.min():g} to 30 (asked for 30; explored" in describe([found])[1]
+
+
+def test_contexts_are_no_larger_than_what_is_explored(data):
+    """150 logged transitions against the 40 of two trajectories would not be a comparison."""
+    found = diagnose_shift(trained_of(Open(), data), replace(CONFIG, context_size=100))
+    assert (found.used == 2 * HORIZON).all()
+    np.testing.assert_allclose(found.kl[0], 0.5 * (2 * HORIZON) ** 2)
+    assert found.to_json()["used"] == [40, 40]
+    assert found.context_size == 100
+    assert "offline: 40 (asked for 100; explored no more, see --explore.episodes) transitions" in (
+        describe([found])[1]
+    )
 
 
 def test_where_trajectories_go(result, data):

@@ -48,7 +48,10 @@ class ShiftResult:
     task_parameters: Float64[np.ndarray, "task parameter"]
     trained_on: Bool[np.ndarray, " task"]
     context_size: np.int64
-    """Transitions of a context; the online ones have fewer where trajectories ended early."""
+    """Transitions asked for."""
+    used: Int64[np.ndarray, "seed task repetition"] | None
+    """Transitions of either context: fewer where fewer were explored. None, of a result from before
+    they were told: then the online context alone was smaller."""
     kl: Float64[np.ndarray, "source seed task repetition"]
     """KL(q(z|c) || N(0, 1)) in nats, summed over the dimensions."""
     returns: Float64[np.ndarray, "source seed task repetition"]
@@ -103,6 +106,7 @@ class ShiftResult:
                 name: self.task_indices[tasks].tolist() for name, tasks in self.groups.items()
             },
             "context_size": int(self.context_size),
+            "used": None if self.used is None else [int(self.used.min()), int(self.used.max())],
             "groups": {name: self._group(name) for name in self.groups},
         }
 
@@ -144,7 +148,7 @@ class ShiftResult:
 
 
 _HEAD = ("config", "provenance")
-_OPTIONAL = ("decoder_error", "xy")
+_OPTIONAL = ("used", "decoder_error", "xy")
 
 
 def _check(path: Path, head: Head, arrays: dict[str, np.ndarray]) -> None:
@@ -159,6 +163,7 @@ def _check(path: Path, head: Head, arrays: dict[str, np.ndarray]) -> None:
         "task_parameters": (np.float64, (tasks, len(head.provenance.task_names))),
         "trained_on": (np.bool_, (tasks,)),
         "context_size": (np.int64, ()),
+        "used": (np.int64, (*rows, config.episodes)),
         "kl": (np.float64, (2, *rows, config.episodes)),
         "returns": (np.float64, (2, *rows, config.episodes)),
         "exploration": (np.float64, (*rows, config.explore.episodes, config.episodes)),
@@ -213,15 +218,16 @@ def table(results: Sequence[ShiftResult]) -> tuple[list[str], list[list[str]]]:
 def describe(results: Sequence[ShiftResult]) -> list[str]:
     """What has to be printed with the numbers."""
     last = results[-1]
-    config, source, size = last.config, last.provenance, int(last.context_size)
+    config, source = last.config, last.provenance
     group = next(iter(last.groups))
     lines = [
         f"environment {source.env_id}, spec {source.spec_hash[:12]}",
         *test_tasks_note(source),
-        f"offline: {size} transitions of {config.context_slice} of {source.dataset} "
+        f"offline: {_sizes(results)} transitions of {config.context_slice} of {source.dataset} "
         f"({source.dataset_hash[:12]}), seed {config.context_seed} and following",
-        f"online: as many, at most, of {config.explore.episodes} trajectories from the prior, true "
-        f"rewards; guesses of the task are drawn every {config.explore.resample_every}",
+        f"online: {'as many' if last.used is not None else 'as many, at most,'} of "
+        f"{config.explore.episodes} trajectories from the prior, true rewards; guesses of the task "
+        f"are drawn every {config.explore.resample_every}",
         f"{source.algorithm}, seeds {', '.join(map(str, source.seeds))}; {config.episodes} "
         f"repetitions per seed and task, seed {config.episode_seed}",
         f"KL: {last.kl_of('offline', group).method}",
@@ -239,6 +245,17 @@ def describe(results: Sequence[ShiftResult]) -> list[str]:
             "other transitions of the data (offline) and on the explored ones (online)"
         )
     return lines
+
+
+def _sizes(results: Sequence[ShiftResult]) -> str:
+    """How many transitions contexts have, and that it is not what was asked for."""
+    asked = int(results[-1].context_size)
+    used = [result.used for result in results if result.used is not None]
+    least, most = (min(map(np.min, used)), max(map(np.max, used))) if used else (asked, asked)
+    if least == asked:
+        return str(asked)
+    sizes = str(most) if least == most else f"{least} to {most}"
+    return f"{sizes} (asked for {asked}; explored no more, see --explore.episodes)"
 
 
 def print_shift(results: Sequence[ShiftResult]) -> None:

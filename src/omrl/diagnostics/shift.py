@@ -12,7 +12,8 @@ repetition:
 and for both KL(q(z|c) || N(0, 1)) (Figure 2, left), the return of the trajectory that follows
 (Figure 2, right; the same initial state and noise for both), where it goes (Figures 6 and 7), and,
 of a method with a reward decoder, its error on the transitions of both, told the offline context.
-Contexts are of one size, because a KL grows with the number of transitions.
+Contexts are of one size, because a KL grows with the number of transitions: where fewer were
+explored than asked for, the offline context of the same row is cut to as many.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ def diagnose_shift(
         task_parameters=env.tasks[list(tasks)],
         trained_on=np.isin(tasks, train_tasks),
         context_size=np.int64(measured.there.shape[-1]),
+        used=measured.there.sum(-1),
         kl=measured.kl,
         returns=measured.returns,
         exploration=measured.exploration,
@@ -242,6 +244,7 @@ class _Measured:
     exploration: Float64[np.ndarray, "seed task trajectory repetition"]
     decoder_error: Float64[np.ndarray, "source seed task"] | None
     there: Bool[np.ndarray, "seed task repetition sample"]
+    """Which transitions both contexts of a row have, of as many as were asked for."""
     terms: dict[str, Float64[np.ndarray, "task repetition time term"]]
     """Of the first run seed, by set; NaN behind the end."""
 
@@ -263,10 +266,8 @@ def _measure(setting: Setting, labels: Labels, contexts: list[Contexts]) -> _Mea
         offline = jax.tree.map(lambda *leaves: np.stack(leaves, 2), *told)
         online, there = _online(seen, setting, labels, offline.reward.shape[-1])
         kl, returns, error = [], [], None
-        contexts_of = {"offline": (offline, np.ones_like(there)), "online": (online, there)}
-        for source in SOURCES:
-            batch, has = contexts_of[source]
-            agents.known = agents.told(batch, has)
+        for source, batch in zip(SOURCES, (offline, online), strict=True):
+            agents.known = agents.told(batch, there)
             kl.append(np.asarray(_kl(setting.algorithm, setting.states, agents.known), np.float64))
             if source == "offline":
                 error = _decoder_error(setting, agents, spare, online, there)
