@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +52,16 @@ def test_what_is_original_and_what_is_matched():
     assert (MATCHED.task_batch, MATCHED.steps) == (smac.task_batch, smac.steps) == (4, 50_000)
     same = {"hidden": ORIGINAL.hidden, "policy_lr": 1e-4, "value_lr": 1e-5, "inner_lr": 1e-3}
     assert replace(MATCHED, task_batch=5, steps=100_000, **same) == ORIGINAL
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_encoder_and_decoder_are_those_of_smac(name):
+    algo = PRESETS[name].config.algo
+    smac = PRESETS[name.replace("macaw-self-supervised", "smac")].config.algo
+    of_smac = [getattr(smac, field.name) for field in fields(algo.rewards)]
+    assert [getattr(algo.rewards, field.name) for field in fields(algo.rewards)] == of_smac
+    assert algo.rewards.kl_weight == 0.02
+    assert (algo.batch, algo.context) == (smac.batch, smac.context)
 
 
 @pytest.mark.parametrize("name", [*COMPARED, *OURS])

@@ -16,8 +16,10 @@ from omrl.algos.macaw_self_supervised import (
     INNER_BATCH,
     OUTER_BATCH,
     MacawSelfSupervisedConfig,
+    RewardModelConfig,
 )
 from omrl.preset_smac import ENVS, SLICES
+from omrl.preset_smac import OURS as SMAC
 from omrl.protocol import EvalConfig, exploring
 from omrl.train import TrainConfig
 
@@ -78,7 +80,9 @@ def presets(base: Preset, tuned: MacawConfig) -> dict[str, Preset]:
     }
     of_macaw = {field.name: getattr(tuned, field.name) for field in fields(MacawConfig)}
     other = {"steps": 50_000, "inner_batch": INNER_BATCH, "outer_batch": OUTER_BATCH}
-    self_supervised = MacawSelfSupervisedConfig(**of_macaw | other)
+    self_supervised = MacawSelfSupervisedConfig(
+        **of_macaw | other, rewards=RewardModelConfig.like(SMAC)
+    )
     ours = {
         f"macaw-self-supervised-{problem}": replace(
             base,

@@ -92,6 +92,11 @@ class RewardModelConfig:
     def __post_init__(self) -> None:
         check_ranges(self)
 
+    @classmethod
+    def like(cls, smac: SmacConfig) -> RewardModelConfig:
+        """The encoder and decoder of `smac`."""
+        return cls(**{field.name: getattr(smac, field.name) for field in fields(cls)})
+
     @property
     def smac(self) -> SmacConfig:
         """As `smac_learner` takes them."""
