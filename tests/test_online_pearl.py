@@ -164,6 +164,19 @@ def test_datasets_of_what_was_collected(run, tmp_path, capsys):
             assert task.behaviour["updates"] == 20
     assert encoder.task(3).num_rows == 40
     assert main_data.splits["train"] == tuple(sorted(TASKS))
+    for dataset, name in ((main_data, "main"), (encoder, "encoder")):
+        assert dataset.manifest.command == "omrl data from-run run --seed 1"
+        assert dataset.manifest.source == {
+            "run": "run",
+            "env": "point-robot/oyster-v1",
+            "config": metatrain.record_of(run).hash,
+            "seed": "1",
+            "updates": "20",
+            "buffer": name,
+        }
+    capsys.readouterr()
+    assert main(["data", "from-run", str(run), str(tmp_path / "d")]) == 2
+    assert "or replace the dataset: --overwrite" in capsys.readouterr().err
 
 
 def collected_of(run: Path):
@@ -214,7 +227,7 @@ def test_what_was_not_collected_is_in_no_dataset(run, tmp_path):
 def test_a_run_that_had_collected_nothing(run, tmp_path, monkeypatch):
     monkeypatch.setattr(ExploredFiles, "of_checkpoint", lambda folder, _: ExploredFiles(folder))
     with pytest.raises(InputError, match="had collected nothing at its last checkpoint, after 20"):
-        write_collected(run, tmp_path / "d", command="")
+        write_collected(run, tmp_path / "d")
 
 
 def test_both_datasets_or_none(run, tmp_path, capsys):

@@ -116,13 +116,8 @@ def write_from_run(options: FromRunOptions) -> None:
     """Write the datasets and print what they hold."""
     from omrl.data.from_run import write_collected
 
-    seed = [] if options.seed is None else ["--seed", str(options.seed)]
     written = write_collected(
-        options.run,
-        options.out,
-        seed=options.seed,
-        command=shlex.join(["omrl", "data", "from-run", *seed]),
-        overwrite=options.overwrite,
+        options.run, options.out, seed=options.seed, overwrite=options.overwrite
     )
     if options.json:
         print_json({name: manifest_to_json(d.path, d.manifest) for name, d in written.items()})

@@ -6,6 +6,7 @@ first-1200-transitions mean what they say.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,12 +33,11 @@ def write_collected(
     out: str | Path,
     *,
     seed: int | None = None,
-    command: str,
     overwrite: bool = False,
 ) -> dict[str, Dataset]:
     """The datasets of the main buffer, `out`, and beside it of the encoder buffer, `out`-encoder,
     if there is anything in it: by the names main and encoder. Tasks of which nothing was collected
-    are not in them.
+    are not in them. Their manifests say which run they are of.
 
     Args:
         run: folder of a run that explores; its last checkpoint says what it has collected.
@@ -68,7 +68,17 @@ def write_collected(
     )
     out = named(Path(out))
     paths = {"main": out, "encoder": out.with_name(f"{out.name}-encoder")}
-    writers = {name: _begin(path, problem.env, command, overwrite) for name, path in paths.items()}
+    source = {
+        "run": Path(run).resolve().name,
+        "env": record.run.env,
+        "config": record.hash,
+        "seed": str(seed),
+        "updates": str(meta["step"]),
+    }
+    writers = {
+        name: _begin(path, problem.env, source | {"buffer": name}, overwrite)
+        for name, path in paths.items()
+    }
     parts = (part.only(part.seed == seeds.index(seed)) for part in files.read())
     held = _append(writers["main"], problem, parts)
     for index, trajectories in held.items():
@@ -98,9 +108,11 @@ def _check(record: RunRecord, run: str | Path) -> None:
         )
 
 
-def _begin(out: Path, env: TaskEnv, command: str, overwrite: bool) -> Writer:
+def _begin(out: Path, env: TaskEnv, source: dict[str, str], overwrite: bool) -> Writer:
     """A writer with nothing in it: what an interrupted one left may be of another run."""
-    writer = create(out, env, command=command, overwrite=overwrite)
+    # In one spelling, since it is part of the dataset's hash: what `omrl` was told, without paths.
+    command = shlex.join(["omrl", "data", "from-run", source["run"], "--seed", source["seed"]])
+    writer = create(out, env, command=command, source=source, overwrite=overwrite)
     for index in range(len(env.tasks)):
         writer.truncate(index, 0)
     return writer

@@ -102,7 +102,8 @@ class Manifest:
     command: str
     versions: Mapping[str, str]
     source: Mapping[str, str] | None
-    """Hash and slice of the dataset this one was cut from, if any."""
+    """What this was made of, if known: hash and slice of the dataset it was cut from, the run that
+    collected it, …"""
     tasks: tuple[TaskRecord, ...] = ()
     validation: Mapping[str, str] | None = None
 

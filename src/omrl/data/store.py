@@ -140,7 +140,8 @@ def create(
     out = named(Path(path))
     if out.exists() and not (overwrite and (out / manifests.NAME).is_file()):
         what = "exists and is not a dataset" if overwrite else "exists"
-        raise InputError(f"{out}: {what}; give another folder or allow a dataset to be overwritten")
+        fix = "give another folder" + ("" if overwrite else ", or replace the dataset: --overwrite")
+        raise InputError(f"{out}: {what}; {fix}")
     if dtype not in manifests.FLOATS:
         raise InputError(f"dtype {dtype!r}: must be {' or '.join(manifests.FLOATS)}")
     begun = Manifest(
