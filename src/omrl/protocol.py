@@ -186,8 +186,8 @@ FINETUNE: dict[str, dict[str, Any]] = {
 
 
 def finetuning(name: str, own: EvalConfig) -> EvalConfig:
-    """The evaluation `own` by protocol `finetune` as one of `FINETUNE` has it: all but tasks, seeds
-    and traces."""
+    """The evaluation `own` by protocol `finetune` as one of `FINETUNE` has it: of `own` are only
+    split, tasks, seeds and traces. Others, `episodes` too, can be changed in what it returns."""
     if name not in FINETUNE:
         raise InputError(f"no settings {name!r}; {nearest(name, FINETUNE)}")
     common = {"context_size": 256, "context_unit": "transitions", "context_slice": "all"}
@@ -210,8 +210,9 @@ EXPLORE: dict[str, dict[str, Any]] = {
 
 
 def exploring(name: str, own: EvalConfig) -> EvalConfig:
-    """The evaluation `own` by protocol `explore` as one of `EXPLORE` has it: all but tasks, seeds
-    and traces."""
+    """The evaluation `own` by protocol `explore` as one of `EXPLORE` has it. It replaces `shots`,
+    `episodes`, `explore` and `deterministic` of `own`; change them in what it returns:
+    `replace(exploring("explore-code", own), episodes=1)`."""
     if name not in EXPLORE:
         raise InputError(f"no settings {name!r}; {nearest(name, EXPLORE)}")
     return replace(own, protocol="explore", deterministic=True, **EXPLORE[name])
