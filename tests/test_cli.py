@@ -27,7 +27,7 @@ from omrl.envs import registry
 from omrl.envs.papers import USES
 from omrl.errors import InputError
 from omrl.presets import PRESETS
-from omrl.protocol import AdaptConfig, EvalConfig, finetuning
+from omrl.protocol import AdaptConfig, EvalConfig, exploring, finetuning
 from omrl.results import EvalResult
 
 CPU = ["--device", "cpu"]
@@ -164,6 +164,9 @@ def test_ways_of_starting_that_are_none(capsys, tmp_path):
     error = fail(capsys, "train", "--data", "d", "macaw-cheetah-vel")
     assert "--data: name a preset before all options" in error
     assert f"{tmp_path}: not a run folder" in fail(capsys, "train", f"--resume={tmp_path}")
+    for option in ("--algo.steps", "--train.seeds=3", "--train-tasks", "--no-separate-encoder"):
+        error = fail(capsys, "train", "--resume", tmp_path, option, "3")
+        assert f"{option.partition('=')[0]}: a resumed run keeps its settings" in error
 
 
 OWN = EvalConfig(
@@ -203,6 +206,10 @@ def own_run(cheetah_run, tmp_path) -> Path:
         (["--protocol", "zero-shot", "--shots", "0"], {"protocol": "zero-shot", "shots": (0,)}),
         (["--protocol", "finetune"], vars(finetuning("finetune-paper", OWN))),
         (["--settings", "finetune-paper"], vars(finetuning("finetune-paper", OWN))),
+        (
+            ["--episodes", "1", "--settings", "explore-code"],
+            {**vars(exploring("explore-code", OWN)), "episodes": 1},
+        ),
         (
             ["--settings=finetune-code", "--finetune.burn-in", "4", "--shots", "0", "2"],
             {
@@ -473,9 +480,10 @@ def test_options_that_do_not_exist(capsys, train):
 
 
 def test_values_that_are_not_allowed(capsys, train):
-    assert "invalid literal for int() with base 10: 'a'" in fail(
-        capsys, *train, "--algo.steps", "a"
-    )
+    assert "--algo.steps: 'a' is not a whole number" in fail(capsys, *train, "--algo.steps", "a")
+    assert "--discount: 'x' is not a number" in fail(capsys, *train, "--discount", "x")
+    near = fail(capsys, "evaluate", "run", "--settings", "explore-papr")
+    assert "'explore-papr' is not one of finetune-paper, finetune-code, explore-paper" in near
     assert "auto" in fail(capsys, *train, "--device", "tpu")
     assert "ascending" in fail(capsys, "evaluate", "run", "--shots", "1", "0")
     assert "invalid choice 'ask'" in fail(capsys, "evaluate", "run", "--protocol", "ask")
@@ -514,7 +522,13 @@ def test_a_file_that_cannot_be_written(capsys, cheetah_run, cheetah_data, tmp_pa
 
 def test_data_that_does_not_fit(capsys, train, cheetah_data, tmp_path):
     assert "281 rows" in fail(capsys, *train, "--algo.inner-batch.size", "281")
-    assert "another MDP" in fail(capsys, *train, "--env", "cheetah-vel/nopos-v1")
+    assert "to train on this, --env cheetah-vel/macaw-v1" in fail(
+        capsys, *train, "--env", "cheetah-vel/nopos-v1"
+    )
+    bundled_data = ["--env", "cheetah-dir/oyster-v1", "--data", "bundled:cheetah-vel"]
+    other = fail(capsys, *train, *bundled_data)
+    assert "error: bundled:cheetah-vel: made with" in other
+    assert "another MDP" in other
     damaged = tmp_path / "damaged"
     shutil.copytree(cheetah_data, damaged)
     reward = np.load(damaged / "task-003" / "reward.npy")

@@ -263,9 +263,8 @@ def test_contexts_are_no_larger_than_what_is_explored(data):
     np.testing.assert_allclose(found.kl[0], 0.5 * (2 * HORIZON) ** 2)
     assert found.to_json()["used"] == [40, 40]
     assert found.context_size == 100
-    assert "offline: 40 (asked for 100; explored no more, see --explore.episodes) transitions" in (
-        describe([found])[1]
-    )
+    told = "offline: 40 (asked for 100; explored no more, see --explore.episodes) transitions"
+    assert told in describe([found])[1]
 
 
 def test_where_trajectories_go(result, data):

@@ -246,6 +246,22 @@ def test_what_an_interrupted_command_left_is_not_taken_over(run, tmp_path, reque
     assert open_dataset(tmp_path / "d").task_indices == (1, 3, 9, 20)
 
 
+def test_data_that_is_not_learned_from_is_told(run, tmp_path, capsys):
+    assert main(["data", "from-run", str(run), str(tmp_path / "d")]) == 0
+    told = []
+    config = with_algo(steps=1)
+    metatrain.start(config, tmp_path / "d", tmp_path / "run", quiet=True, report=told.append)
+    assert told == [
+        f"none of {tmp_path / 'd'} is learned from, the run collects all that it draws; tasks, "
+        "splits, scales and contexts of evaluations are of it"
+    ]
+    given = ["--protocol", "given", "--shots", "0", "1", "--split", "test"]
+    assert main(["evaluate", str(tmp_path / "run"), *given]) == 2
+    error = capsys.readouterr().err
+    assert "no split 'test'; the dataset has train" in error
+    assert error.endswith("(--split, --tasks)\n")
+
+
 def test_offline_training_on_what_was_collected(run, tmp_path):
     """First-n and last-n slices, test tasks without data, and an evaluation that needs none."""
     assert main(["data", "from-run", str(run), str(tmp_path / "d")]) == 0

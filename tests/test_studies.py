@@ -345,7 +345,7 @@ def test_results_of_another_run_are_not_gone_on_with(trained, config, tmp_path):
 
 def test_what_cannot_be_evaluated_leaves_no_folder(trained, config, tmp_path):
     for name in ("steps", "distribution"):
-        with pytest.raises(InputError, match="needs 281 rows"):
+        with pytest.raises(InputError, match="a context of 281 transitions"):
             run.run_study(trained, name, replace(config, context_size=281), out=tmp_path / "s")
     assert not (tmp_path / "s").exists()
 

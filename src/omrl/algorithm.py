@@ -173,5 +173,5 @@ class Algorithm(abc.ABC, Generic[State, Task]):
         """The `Task` for `act` and `policy_layers`, not to be adapted any more."""
         self._cannot_tune()
 
-    def _cannot_tune(self, how: str = "; use protocol given or zero-shot") -> NoReturn:
+    def _cannot_tune(self, how: str = "; use protocol given, zero-shot or explore") -> NoReturn:
         raise InputError(f"{type(self).__name__} cannot go on learning online{how}")

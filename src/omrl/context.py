@@ -21,7 +21,7 @@ from jaxtyping import Array, Float64, Int32, Int64, UInt32
 from omrl import bundled
 from omrl.data.host import open_host
 from omrl.data.mixture import open_view
-from omrl.data.sample import BatchSpec, check_sizes, sample_rows
+from omrl.data.sample import BatchSpec, sample_rows
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
 from omrl.protocol import EvalConfig
@@ -170,8 +170,13 @@ def task_contexts(
         starts = task.episode_start
         rows = np.stack([_trajectories(starts, config, index, seed) for seed in seeds])
     else:
+        if config.context_size > task.num_rows:
+            raise InputError(
+                f"task {index}: a context of {config.context_size} transitions from "
+                f"{config.context_slice}, which has {task.num_rows}; ask for fewer "
+                "(--context-size), or give more data"
+            )
         spec = BatchSpec("context", config.context_size, "without_replacement")
-        check_sizes((spec,), (task.num_rows,), (index,), option="context_size")
         keys = seed_task_keys("context", config.context_seed, seeds, (index,))[:, 0]
         rows = _sample(spec, jnp.int32(task.num_rows), keys)
     lifetime = open_host(part, (index,), discount=discount, cache=False).tasks[0]
@@ -193,7 +198,7 @@ def _trajectories(
     if config.context_size > len(lengths):
         raise InputError(
             f"task {index}: a context of {config.context_size} trajectories from "
-            f"{config.context_slice}, which has {len(lengths)}; ask for fewer"
+            f"{config.context_slice}, which has {len(lengths)}; ask for fewer (--context-size)"
         )
     if len(set(lengths.tolist())) > 1:
         raise InputError(

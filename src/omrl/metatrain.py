@@ -194,6 +194,10 @@ def _load(
         problem.dataset, problem.env, config.eval, seeds=seeds, discount=config.discount
     )
     if not problem.needs_data:
+        report(
+            f"none of {problem.dataset.path} is learned from, the run collects all that it draws; "
+            "tasks, splits, scales and contexts of evaluations are of it"
+        )
         return _Loaded(None, contexts)
     on_device = _fits(problem, devices, placement, report)
     read = load if on_device else open_host
@@ -388,5 +392,5 @@ def tasks_of(
     source = trained.dataset(data)
     # Where nothing is adapted to there may be tasks without data.
     splits = [] if config.tasks or not config.needs_context else [config.split]
-    dataset = open_for_training(source, trained.env, splits)
+    dataset = open_for_training(source, trained.env, splits, options="--split, --tasks")
     return with_tasks_of(dataset, trained.env), dataset

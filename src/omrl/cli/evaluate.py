@@ -14,7 +14,7 @@ import tyro
 from omrl.cli.options import DeviceOptions, parse_for_run, print_json
 from omrl.config import json_hash, to_json
 from omrl.errors import InputError
-from omrl.protocol import EXPLORE, EvalConfig, exploring, finetuning
+from omrl.protocol import EXPLORE, FINETUNE, EvalConfig, exploring, finetuning
 from omrl.ranges import Count, Natural
 from omrl.studies.plan import ROUNDS, StudyName
 
@@ -256,6 +256,10 @@ def _settings(arguments: Sequence[str]) -> Callable[[EvalConfig], EvalConfig]:
             chosen = chosen or f"{protocol}-paper"
         if not chosen:
             return own
+        if chosen not in (*EXPLORE, *FINETUNE):
+            raise InputError(
+                f"settings: {chosen!r} is not one of {', '.join((*FINETUNE, *EXPLORE))}"
+            )
         return exploring(chosen, own) if chosen in EXPLORE else finetuning(chosen, own)
 
     return settings

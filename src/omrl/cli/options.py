@@ -124,11 +124,19 @@ def _one_line(box: str, command: str) -> str:
             # A config within the options, `config.algo.inner-batch`, refused one of its fields.
             path = refused["path"].partition(".")[2].replace("-", "_")
             return at(path, refused["why"])
-        message = f"--{refused['path']}: {refused['why']}"
+        message = f"--{refused['path']}: {_of_number(refused['why'])}"
     suggestions = [part for part in sections[1:] if "meant" in part]
     names = re.findall(r"--[\w.-]+", " ".join(suggestions))
     hint = f"; did you mean {' or '.join(names)}?" if names else ""
     return f"{message}{hint} (omrl {command} --help lists all)"
+
+
+def _of_number(why: str) -> str:
+    """What Python says of text that is no number, in other words."""
+    why = re.sub(
+        r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number", why
+    )
+    return re.sub(r"could not convert string to float: (.*)", r"\1 is not a number", why)
 
 
 def print_json(value: Any) -> None:

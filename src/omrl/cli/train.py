@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -84,6 +84,7 @@ class ResumeOptions:
 
 def main(arguments: Sequence[str], command: str) -> None:
     if any(argument.partition("=")[0] == "--resume" for argument in arguments):
+        _check_no_setting(arguments)
         _resume(parse(ResumeOptions, "train", arguments), command)
         return
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -135,6 +136,19 @@ def _resume(options: ResumeOptions, command: str) -> None:
         **_how(options, command),
     )
     _show(run.path, options.json)
+
+
+def _check_no_setting(arguments: Sequence[str]) -> None:
+    """`InputError` for an option of a new run, which one that is resumed has from its config."""
+    settings = {each.name for each in fields(RunConfig)}
+    for argument in arguments:
+        option = argument.partition("=")[0]
+        name = option.removeprefix("--").removeprefix("no-").partition(".")[0]
+        if option.startswith("--") and name.replace("-", "_") in settings:
+            raise InputError(
+                f"{option}: a resumed run keeps its settings; leave it out, or start another run "
+                "with --from RUN/config.json"
+            )
 
 
 def _how(options: TrainOptions | ResumeOptions, command: str) -> dict[str, Any]:

@@ -189,16 +189,12 @@ def check_sizes(
     specs: Sequence[BatchSpec],
     num_rows: Iterable[int],
     task_indices: Sequence[int] | None = None,
-    *,
-    option: str = "",
 ) -> None:
     """`InputError` for the first task that has too few rows for a batch, wherever chunks may lie.
 
-    `num_rows` has one number per task; `task_indices` are their names, by default 0, 1, ...;
-    `option`, if there is one, sets the size.
+    `num_rows` has one number per task; `task_indices` are their names, by default 0, 1, ...
     """
     check_specs(specs)
-    hint = f" ({option})" if option else ""
     by_name = {spec.name: spec for spec in specs}
     for position, rows in enumerate(map(int, num_rows)):
         for spec in specs:
@@ -215,7 +211,7 @@ def check_sizes(
                 raise InputError(
                     f"task {index}: batch {spec.name!r} needs {needed} rows from {spec.start:g} to "
                     f"{spec.stop:g} of the lifetime, there are {stop - first} (of {rows}); take a "
-                    f"smaller batch or stride{hint}, or more data"
+                    f"smaller batch or stride, or more data"
                 )
 
 

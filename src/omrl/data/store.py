@@ -60,8 +60,15 @@ def open_dataset(path: str | Path) -> Dataset:
     return Dataset(folder, manifest)
 
 
-def open_for_training(path: str | Path, env: TaskEnv, splits: Sequence[str] = ()) -> Dataset:
-    """Open data of exactly this MDP that has `splits` and a clean full validation.
+def open_for_training(
+    path: str | Path,
+    env: TaskEnv,
+    splits: Sequence[str] = (),
+    *,
+    options: str = "--train-split, --holdout, --eval.split",
+) -> Dataset:
+    """Open data of exactly this MDP that has `splits`, which `options` name, and a clean full
+    validation.
 
     Validates now, and puts that on record, where the record is absent or belongs to other data.
     Raises `InputError` naming what does not fit.
@@ -72,8 +79,8 @@ def open_for_training(path: str | Path, env: TaskEnv, splits: Sequence[str] = ()
         if name not in dataset.splits:
             held = ", ".join(dataset.splits) or "none"
             raise InputError(
-                f"{path}: no split {name!r}; the dataset has {held} (--train-split, --holdout, "
-                "--eval.split)"
+                f"{path}: no split {name!r}; the dataset has {held}: name another one, or tasks "
+                f"alone ({options})"
             )
     manifest = dataset.manifest
     if not manifest.validated:
@@ -113,10 +120,12 @@ def check_mdp(folder: Path, manifest: Manifest, env: TaskEnv) -> None:
     if manifest.spec.hash != env.spec.hash:
         fields = [field.name for field in dataclasses.fields(EnvSpec)]
         other = [n for n in fields if getattr(manifest.spec, n) != getattr(env.spec, n)]
+        fix = "collect or import it anew"
+        if manifest.spec.id != env.spec.id:
+            fix = f"give data of {env.spec.id}, or, to train on this, --env {manifest.spec.id}"
         raise InputError(
-            f"{folder}: made with {manifest.spec.id} of spec hash {manifest.spec.hash[:12]}, not "
-            f"{env.spec.id} of {env.spec.hash[:12]}: another MDP ({', '.join(other)}); "
-            "collect or import it anew"
+            f"{bundled.label(folder)}: made with {manifest.spec.id} of spec hash {manifest.spec.hash[:12]}, not "
+            f"{env.spec.id} of {env.spec.hash[:12]}: another MDP ({', '.join(other)}); {fix}"
         )
 
 
