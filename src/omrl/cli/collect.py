@@ -40,21 +40,23 @@ alone it stands for 500,000 transitions per task of a TD3 agent in cheetah-vel, 
 elsewhere. Every setting is an option as well, as in --steps 100000 --agent.learning-rate 1e-3;
 `omrl collect PRESET --help` lists them all with their values.
 
---agent td3|sac|random  another agent, with its own settings; random ones learn nothing
+--agent td3|sac|random|oracle
+                        another agent, with its own settings; random ones and oracles, which are the
+                        best policies of tasks where these are known, learn nothing
 --keep-agents K         keep K policies of every lifetime, evenly spaced over it
 --from-agents DATASET   nobody learns: the policies that a collection kept collect. --agent.policies
                         1 4 takes the first and the fourth, --agent.shares 1 3 a quarter of the data
                         from the one and the rest from the other, --agent.noise 0 their best actions
 """
-LEARNERS = ("td3", "sac", "random")
+AGENTS = ("td3", "sac", "random", "oracle")
 
 
 @dataclass(frozen=True)
 class CollectOptions:
     """Train one agent per task and keep its whole lifetime as the task's data.
 
-    Two options decide what further ones there are: --agent td3|sac|random and --from-agents
-    DATASET; see `omrl collect --help`.
+    Two options decide what further ones there are: --agent td3|sac|random|oracle and
+    --from-agents DATASET; see `omrl collect --help`.
     """
 
     config: Annotated[CollectConfig, tyro.conf.arg(name="")]
@@ -108,8 +110,8 @@ def read_options(arguments: Sequence[str]) -> tuple[CollectOptions, KeptPolicies
         kept = KeptPolicies.load(folder, registry.make(config.env))
         config = dataclasses.replace(config, agent=KeptConfig(source=kept.hash))
     elif algorithm is not None:
-        if algorithm not in LEARNERS:
-            raise InputError(f"--agent: no agent {algorithm!r}; {nearest(algorithm, LEARNERS)}")
+        if algorithm not in AGENTS:
+            raise InputError(f"--agent: no agent {algorithm!r}; {nearest(algorithm, AGENTS)}")
         if algorithm != config.algorithm:
             config = dataclasses.replace(config, agent=ALGORITHMS[algorithm]())
     options = parse(CollectOptions, "collect PRESET", rest, config=config)

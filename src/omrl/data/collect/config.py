@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from omrl.algos.sac import Sac, SacConfig
 from omrl.algos.td3 import Td3, Td3Config
 from omrl.config import to_json
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
-from omrl.ranges import Count, Natural, NonNegative, Positive, Range, Size, check_ranges
+from omrl.ranges import Count, Fraction, Natural, NonNegative, Positive, Range, Size, check_ranges
 
 IRRELEVANT = ("checkpoint_every", "group_size", "threads")
 """Fields that do not change the data."""
@@ -21,6 +21,26 @@ OF_LEARNERS = ("updates_per_step", "warmup_rounds", "keep_agents")
 @dataclass(frozen=True)
 class RandomConfig:
     """Independent actions, uniform over the box; nobody learns."""
+
+
+@dataclass(frozen=True)
+class OracleConfig:
+    """The best policies of tasks, in environments where they have a closed form; nobody learns.
+
+    In every episode an agent turns to one task after the other, so that it does in each what the
+    others' agents do: exploration, where tasks are goals.
+    """
+
+    own: Fraction = 1.0
+    """Probability that the task it turns to is its own; else it is one of the training tasks, all
+    equally likely."""
+    turn: Fraction = 0.0
+    """Probability, at every step, of turning to another task than so far."""
+    random: Fraction = 0.1
+    """Probability, at every step, of an action that is uniform over the box."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -49,10 +69,13 @@ class KeptConfig:
             )
 
 
-ALGORITHMS: dict[str, type[Td3Config | SacConfig | RandomConfig | KeptConfig]] = {
+Agent: TypeAlias = Td3Config | SacConfig | RandomConfig | OracleConfig | KeptConfig
+
+ALGORITHMS: dict[str, type[Agent]] = {
     "td3": Td3Config,
     "sac": SacConfig,
     "random": RandomConfig,
+    "oracle": OracleConfig,
     "kept": KeptConfig,
 }
 
@@ -67,7 +90,7 @@ class CollectConfig:
 
     env: str = "cheetah-vel/macaw-v1"
     """Environment id."""
-    agent: Td3Config | SacConfig | RandomConfig | KeptConfig = field(default_factory=Td3Config)
+    agent: Agent = field(default_factory=Td3Config)
     """Learner of every task (MACAW, appendix D.2: TD3 for Cheetah-Velocity, SAC for the others), or
     the behaviour that does not learn."""
     tasks: tuple[Natural, ...] = ()

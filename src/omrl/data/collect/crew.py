@@ -8,14 +8,15 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from omrl.data.collect.config import CollectConfig, RandomConfig
+from omrl.data.collect.config import CollectConfig, OracleConfig, RandomConfig
 from omrl.data.collect.explorer import Explorer
 from omrl.data.collect.fixed import Fixed, Mixture, RandomActions
+from omrl.data.collect.oracle import Oracles
 from omrl.data.collect.progress import CollectProgress
 from omrl.data.collect.results import KeptPolicies
 from omrl.data.collect.rounds import Player
 from omrl.data.growing import GrowingTask
-from omrl.envs.base import EnvSpec
+from omrl.envs.base import TaskEnv
 
 
 @runtime_checkable
@@ -64,17 +65,19 @@ class Crew(Player, Protocol):
 
 def make_crew(
     config: CollectConfig,
-    spec: EnvSpec,
+    env: TaskEnv,
     tasks: tuple[int, ...],
     kept: KeptPolicies | None,
     progress: CollectProgress,
 ) -> Crew:
     """At the beginning of the lifetimes of `tasks`."""
     if config.learns:
-        return Explorer(config, spec, tasks, progress)
+        return Explorer(config, env.spec, tasks, progress)
     if isinstance(config.agent, RandomConfig):
-        behaviour = RandomActions(config, spec, tasks)
+        behaviour = RandomActions(config, env.spec, tasks)
+    elif isinstance(config.agent, OracleConfig):
+        behaviour = Oracles(config, env, tasks)
     else:
         assert kept is not None
         behaviour = Mixture(config, tasks, kept)
-    return Fixed(behaviour, (len(tasks), config.envs), spec, progress)
+    return Fixed(behaviour, (len(tasks), config.envs), env, progress)

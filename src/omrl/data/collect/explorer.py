@@ -17,7 +17,7 @@ from omrl.data.collect.learner import Brain, Learner, Streams, task_streams, whe
 from omrl.data.collect.moments import OBS_LIMIT, scale
 from omrl.data.collect.progress import CollectProgress
 from omrl.data.collect.results import FinalAgents, agents_file
-from omrl.data.collect.rounds import Player, live_order
+from omrl.data.collect.rounds import Player, States, live_order
 from omrl.data.growing import GrowingTask
 from omrl.envs.base import EnvSpec
 from omrl.envs.engine import Transition
@@ -75,7 +75,7 @@ class Explorer:
         self._learns = number >= self._config.warmup_rounds
         self._resting = None if active.all() else jax.tree.map(jnp.copy, self.brains)
 
-    def begin(self, obs: Float32[np.ndarray, "task env obs"]) -> jax.Array:
+    def begin(self, obs: Float32[np.ndarray, "task env obs"], states: States) -> jax.Array:
         """See `Player.begin`."""
         self._obs = jax.device_put(obs)
         return self._choose()
@@ -216,7 +216,7 @@ class Best:
     def __init__(self, learner: Learner, streams: Streams, brains: Brain):
         self._learner, self._streams, self._brains = learner, streams, brains
 
-    def begin(self, obs: Float32[np.ndarray, "task env obs"]) -> jax.Array:
+    def begin(self, obs: Float32[np.ndarray, "task env obs"], states: States) -> jax.Array:
         """See `Player.begin`."""
         return self._learner.act(self._brains, self._streams, obs, np.int32(0), "best")
 
@@ -227,4 +227,4 @@ class Best:
         self, after: Transition, alive: Bool[np.ndarray, " row"], shape: tuple[int, int]
     ) -> Any:
         """See `Player.see`."""
-        return self.begin(after.obs.reshape(*shape, -1))
+        return self.begin(after.obs.reshape(*shape, -1), after.states)

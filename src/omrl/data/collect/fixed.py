@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -15,9 +16,10 @@ from omrl.data.collect.config import CollectConfig, KeptConfig
 from omrl.data.collect.learner import env_keys, random_action, task_streams
 from omrl.data.collect.progress import CollectProgress
 from omrl.data.collect.results import FinalAgents, KeptPolicies
+from omrl.data.collect.rounds import States
 from omrl.data.growing import GrowingTask
-from omrl.envs.base import EnvSpec
-from omrl.envs.engine import Transition
+from omrl.envs.base import EnvSpec, TaskEnv
+from omrl.envs.engine import Transition, initial_state
 from omrl.nets.mlp import Dense, forward
 from omrl.types import Key
 
@@ -29,7 +31,9 @@ class Behaviour(Protocol):
     def start_round(self, before: Int64[np.ndarray, " task"]) -> None:
         """Called with the tasks' transitions so far."""
 
-    def act(self, obs: Float32[np.ndarray, "task env obs"], step: int) -> jax.Array:
+    def act(
+        self, obs: Float32[np.ndarray, "task env obs"], states: States, step: int
+    ) -> jax.Array | np.ndarray:
         """Actions [task, env, act] at `step` of the lifetimes."""
         ...
 
@@ -45,42 +49,46 @@ class Fixed:
         self,
         behaviour: Behaviour,
         shape: tuple[int, int],
-        spec: EnvSpec,
+        env: TaskEnv,
         progress: CollectProgress,
     ):
         """`shape` is the numbers of tasks and of environments per task."""
         self._behaviour = behaviour
         self._shape = shape
-        self._spec = spec
+        self._env = env
         self._progress = progress
         self._step = 0
 
     def compile(self) -> None:
         """See `Crew.compile`."""
         self._behaviour.start_round(np.zeros(self._shape[0], np.int64))
-        self._behaviour.act(np.zeros((*self._shape, self._spec.obs_dim), np.float32), 0)
+        state = initial_state(self._env, seed=0, index=0, episode=0)
+        states = np.tile(state, (math.prod(self._shape), 1))
+        self._behaviour.act(self._env.observe(states).reshape(*self._shape, -1), states, 0)
 
     def start_round(
         self, number: int, active: Bool[np.ndarray, " task"], before: Int64[np.ndarray, " task"]
     ) -> None:
         """See `Crew.start_round`."""
-        self._step = number * (self._spec.horizon + 1)  # As while learning.
+        self._step = number * (self._env.spec.horizon + 1)  # As while learning.
         self._behaviour.start_round(before)
 
-    def begin(self, obs: Float32[np.ndarray, "task env obs"]) -> jax.Array:
+    def begin(
+        self, obs: Float32[np.ndarray, "task env obs"], states: States
+    ) -> jax.Array | np.ndarray:
         """See `Player.begin`."""
-        return self._behaviour.act(obs, self._step)
+        return self._behaviour.act(obs, states, self._step)
 
     def meanwhile(self) -> None:
         """Nothing to learn."""
 
     def see(
         self, after: Transition, alive: Bool[np.ndarray, " row"], shape: tuple[int, int]
-    ) -> jax.Array:
+    ) -> jax.Array | np.ndarray:
         """See `Player.see`."""
         self._step += 1
         self._progress.step(int(alive.sum()), 0)
-        return self.begin(after.obs.reshape(*shape, -1))
+        return self.begin(after.obs.reshape(*shape, -1), after.states)
 
     def end_round(
         self,
@@ -119,7 +127,7 @@ class RandomActions:
     def start_round(self, before: Int64[np.ndarray, " task"]) -> None:
         """All rounds are alike."""
 
-    def act(self, obs: Float32[np.ndarray, "task env obs"], step: int) -> jax.Array:
+    def act(self, obs: Float32[np.ndarray, "task env obs"], states: States, step: int) -> jax.Array:
         """See `Behaviour.act`."""
         return _random_actions(self._keys, np.int32(step), obs.shape[1], self._act_dim)
 
@@ -159,7 +167,7 @@ class Mixture:
         playing = jax.tree.map(lambda leaf: leaf[np.arange(len(turn)), turn], self._policies)
         self._playing = jax.device_put(playing)
 
-    def act(self, obs: Float32[np.ndarray, "task env obs"], step: int) -> jax.Array:
+    def act(self, obs: Float32[np.ndarray, "task env obs"], states: States, step: int) -> jax.Array:
         """See `Behaviour.act`."""
         return _policy_actions(
             self._playing, self._keys, obs, np.int32(step), self._limit, self._noise, self._act_dim

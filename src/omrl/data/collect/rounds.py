@@ -6,7 +6,7 @@ While `play` steps the physics the device is free to learn: see `Player`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int64
@@ -19,11 +19,15 @@ EVALUATION_EPISODE = 2**32
 """Episode number of the final evaluation: no round has it."""
 
 
+States: TypeAlias = Float64[np.ndarray, "row state"]
+"""Of the simulator, a row for every environment of every task."""
+
+
 @runtime_checkable
 class Player(Protocol):
     """Who chooses the actions. All arrays are [task, env, ...]."""
 
-    def begin(self, obs: Float32[np.ndarray, "task env obs"]) -> Any:
+    def begin(self, obs: Float32[np.ndarray, "task env obs"], states: States) -> Any:
         """The first actions, perhaps still being computed on a device."""
 
     def meanwhile(self) -> None:
@@ -91,7 +95,7 @@ class Simulation:
         """Stop the physics threads."""
         self.physics.close()
 
-    def initial_states(self, episode: int) -> Float64[np.ndarray, "row state"]:
+    def initial_states(self, episode: int) -> States:
         """Functions of (seed, task, environment of the task, episode)."""
         return np.concatenate(
             [
@@ -122,7 +126,7 @@ def play(
     states = simulation.initial_states(episode)
     alive = np.repeat(active, simulation.num_envs)
     record.obs[0] = env.observe(states).reshape(*shape, -1)
-    pending = player.begin(record.obs[0])
+    pending = player.begin(record.obs[0], states)
     for step in range(spec.horizon):
         action = np.asarray(pending)
         player.meanwhile()

@@ -21,9 +21,10 @@ from omrl.config import Json
 from omrl.data import store
 from omrl.data.collect import results, storage
 from omrl.data.collect.budget import budget, split_into_groups
-from omrl.data.collect.config import CollectConfig, KeptConfig
+from omrl.data.collect.config import CollectConfig, KeptConfig, OracleConfig
 from omrl.data.collect.crew import make_crew
 from omrl.data.collect.group import Group
+from omrl.data.collect.oracle import solved
 from omrl.data.collect.progress import CollectProgress
 from omrl.data.collect.results import KeptPolicies
 from omrl.data.collect.rounds import Round, Simulation
@@ -87,7 +88,7 @@ def collect(
     console = console or Console(stderr=True, soft_wrap=True, highlight=False)
     env = make(config.env)
     tasks = config.indices(env)
-    _check_kept(config, kept, tasks)
+    _check_agent(config, env, kept, tasks)
     _check_place(out, resume)
     with jax.default_device(device):
         plan, room = budget(config, env.spec, kept), free_memory(device)
@@ -115,7 +116,11 @@ def collect(
     return _finish(collection)
 
 
-def _check_kept(config: CollectConfig, kept: KeptPolicies | None, tasks: tuple[int, ...]) -> None:
+def _check_agent(
+    config: CollectConfig, env: TaskEnv, kept: KeptPolicies | None, tasks: tuple[int, ...]
+) -> None:
+    if isinstance(config.agent, OracleConfig):
+        solved(env)
     if isinstance(config.agent, KeptConfig):
         if kept is None:
             raise InputError("agent: kept policies need their folder, --from-agents FOLDER")
@@ -159,7 +164,7 @@ def _collect_group(
         env, tasks, num_envs=config.envs, seed=config.seed, threads=config.threads
     )
     try:
-        crew = make_crew(config, env.spec, tasks, collection.kept, progress)
+        crew = make_crew(config, env, tasks, collection.kept, progress)
         group = Group(config, simulation, crew, progress)
         crew.compile()
         episodes = group.episodes if checkpoint is None else checkpoint.episodes
