@@ -17,7 +17,7 @@ from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_losses import Meta
 from omrl.algos.registry import AlgoConfig, build
-from omrl.chunk import Layout, init_states, place, train_chunk
+from omrl.chunk import Layout, init_states, place, place_seeds, program, train_chunk
 from omrl.data.device import DeviceData
 from omrl.data.sample import BatchSpec
 from omrl.nets.mlp import num_parameters
@@ -66,7 +66,7 @@ def bench_macaw(
     devices: Sequence[Any], *, seeds: int = 1, seconds: float = 2.0, repeats: int = 5
 ) -> MacawBench:
     """Times chunks of at least `seconds` each, after one to warm up."""
-    compile_s, speeds = _speeds(CONFIG, devices, seeds, seconds, repeats)
+    compile_s, speeds = _speeds(Chunks(CONFIG, devices, seeds), seeds, seconds, repeats)
     shapes = jax.eval_shape(Macaw(CONFIG, SPEC).init, jax.random.PRNGKey(0)).meta
     return MacawBench(
         device=f"{len(devices)} x {devices[0].device_kind}",
@@ -79,8 +79,13 @@ def bench_macaw(
     )
 
 
-BASELINES = {"mt_awr": "mt-awr-cheetah-vel", "meta_bc": "meta-bc-cheetah-vel"}
-"""By the name of an algorithm the preset whose updates are timed."""
+UPDATES = {
+    "mt_awr": "mt-awr-cheetah-vel",
+    "meta_bc": "meta-bc-cheetah-vel",
+    "borel": "borel-cheetah-vel-code",
+}
+"""By the name of an algorithm the preset whose updates are timed, those of its first stage. BOReL's
+is its VAE: 8 trajectories of 400 steps of each of 4 tasks, decoded from all of their beliefs."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,8 @@ class UpdatesBench:
     """Summed over the seeds; the median of the repeats."""
     repeats: list[float]
     compile_s: float
+    temporary_bytes: int
+    """Memory that the program takes beside data, states and metrics, of all seeds together."""
 
 
 def bench_updates(
@@ -107,28 +114,35 @@ def bench_updates(
     seconds: float = 2.0,
     repeats: int = 5,
 ) -> UpdatesBench:
-    """Times the updates of the algorithm `name` of `BASELINES`, at the sizes of its preset, as
+    """Times the updates of the algorithm `name` of `UPDATES`, at the sizes of its preset, as
     `bench_macaw` does."""
-    config = preset(BASELINES[name]).config.algo
-    compile_s, speeds = _speeds(config, devices, seeds, seconds, repeats)
+    config = preset(UPDATES[name]).config.algo
+    run = Chunks(config, devices, seeds)
+    compile_s, speeds = _speeds(run, seeds, seconds, repeats)
     state = jax.eval_shape(build(config, SPEC).init, jax.random.PRNGKey(0))
     return UpdatesBench(
         algorithm=name,
-        preset=BASELINES[name],
+        preset=UPDATES[name],
         device=f"{len(devices)} x {devices[0].device_kind}",
         seeds=seeds,
-        parameters=num_parameters(state._replace(step=None, opt=None)),
+        parameters=num_parameters(_learned(state)),
         updates_per_s=float(np.median(speeds)),
         repeats=speeds,
         compile_s=compile_s,
+        temporary_bytes=run.temporary_bytes(),
     )
 
 
-def _speeds(
-    config: AlgoConfig, devices: Sequence[Any], seeds: int, seconds: float, repeats: int
-) -> tuple[float, list[float]]:
+def _learned(state: Any) -> Any:
+    """The state without its count of steps and what optimisers keep."""
+    if not hasattr(state, "_fields"):
+        return state
+    kept = [name for name in state._fields if name not in ("step", "opt")]
+    return [_learned(getattr(state, name)) for name in kept if not name.endswith("_opt")]
+
+
+def _speeds(run: Chunks, seeds: int, seconds: float, repeats: int) -> tuple[float, list[float]]:
     """Seconds to compile, and updates per second of all seeds in every repeat."""
-    run = Chunks(config, devices, seeds)
     compile_s = run.measure(0)
     length = max(1, int(4 / run.measure(4) * seconds))
     length = min(4096, max(1, int(length / run.measure(length) * seconds)))
@@ -164,6 +178,16 @@ class Chunks:
         )
         jax.block_until_ready(self.states)
         return time.perf_counter() - begin
+
+    def temporary_bytes(self) -> int:
+        """What the program needs beside its arguments and results."""
+        tasks = place(np.arange(NUM_TASKS, dtype=np.int32), self.layout.replicated)
+        seeds = place_seeds(self.layout, self.seeds)
+        own = (None, None)
+        lowered = program(self.stage, self.layout).lower(
+            self.states, self.data, own, seeds, tasks, np.int32(1)
+        )
+        return int(lowered.compile().memory_analysis().temp_size_in_bytes)
 
 
 def _plain_form_difference(devices: Sequence[Any]) -> float:

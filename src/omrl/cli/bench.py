@@ -77,9 +77,9 @@ class DataOptions:
     """Print one JSON object."""
 
 
-BASELINES = ("mt_awr", "meta_bc")
+UPDATES = ("mt_awr", "meta_bc", "borel")
 """What `bench_updates` measures."""
-NAMES = ("macaw", *BASELINES, "pearl", "smac", "envs", "data")
+NAMES = ("macaw", *UPDATES, "pearl", "smac", "envs", "data")
 
 
 def main(arguments: Sequence[str], command: str) -> None:
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str], command: str) -> None:
             raise InputError(f"say what to measure: omrl bench {'|'.join(NAMES)}")
     elif name == "macaw":
         macaw(parse(UpdatesOptions, "bench macaw", rest))
-    elif name in BASELINES:
+    elif name in UPDATES:
         updates(name, parse(UpdatesOptions, f"bench {name}", rest))
     elif name == "pearl":
         pearl(parse(ProductsOptions, "bench pearl", rest))
@@ -249,5 +249,5 @@ def updates(name: str, options: UpdatesOptions) -> None:
     print(
         f"{name} on {result.device}, {result.seeds} seed(s), {result.parameters:,} parameters of "
         f"{result.preset}: {result.updates_per_s:,.1f} updates/s (compiled in "
-        f"{result.compile_s:.1f} s)"
+        f"{result.compile_s:.1f} s; {result.temporary_bytes / 1e6:,.1f} MB of temporary memory)"
     )
