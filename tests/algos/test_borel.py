@@ -188,15 +188,46 @@ def test_a_context_is_the_same_as_its_transitions_one_by_one():
 def test_the_encoder_stays_as_it_is_while_the_policy_learns():
     algorithm = make_borel()
     state = quick_jit(algorithm.init)(KEY)
-    batch = make_batch(KEY, 3, 8)
-    belief = jnp.ones((3, 8, 4))
-    obs, next_obs = (jnp.concatenate([x, belief], -1) for x in (batch.obs, batch.next_obs))
-    batches = {"batch": batch._replace(obs=obs, next_obs=next_obs)}
-    after, metrics = quick_jit(algorithm.update_policy)(state, batches, KEY, jnp.arange(3))
+    after, metrics = quick_jit(algorithm.update_policy)(state, relabelled(), KEY, jnp.arange(3))
     assert set(metrics) == {"q_loss", "policy_loss"}
     for one, other in zip(*map(jax.tree.leaves, (after.model, state.model)), strict=True):
         np.testing.assert_array_equal(one, other)
     assert np.any(after.policy.actor.layers[0].affine != state.policy.actor.layers[0].affine)
+
+
+def relabelled() -> dict[str, Batch]:
+    """A made-up batch of the belief MDP."""
+    batch = make_batch(KEY, 3, 8)
+    known = jnp.ones((3, 8, 4))
+    obs, next_obs = (jnp.concatenate([x, known], -1) for x in (batch.obs, batch.next_obs))
+    return {"batch": batch._replace(obs=obs, next_obs=next_obs)}
+
+
+@pytest.mark.parametrize("policy", ["sac", "dqn"])
+def test_rates_fall_along_a_cosine_in_each_stage(policy):
+    """From 1 at its start over 1/2 to 0; Adam's first moves are as long as the rate."""
+    changes: dict[str, Any] = {"policy": DqnConfig(hidden=(4,))} if policy == "dqn" else {}
+    algorithm = make_borel(vae_steps=10, steps=20, lr_decay=True, **changes)
+    state = quick_jit(algorithm.init)(KEY)
+    update = quick_jit(algorithm.update_policy)
+
+    def moved(step: int) -> list[np.ndarray]:
+        begun = state._replace(step=jnp.asarray(step, jnp.int32))
+        after = update(begun, relabelled(), KEY, jnp.arange(3))[0]
+        pairs = zip(*map(jax.tree.leaves, (networks(after), networks(state))), strict=True)
+        return [np.asarray(one - other) for one, other in pairs]
+
+    def networks(state: BorelState) -> Any:
+        learner: Any = state.policy
+        return learner.q if policy == "dqn" else (learner.actor, learner.critics)
+
+    full = moved(10)
+    assert max(np.abs(move).max() for move in full) == pytest.approx(3e-4, rel=1e-2)
+    for move, half, none in zip(full, moved(20), moved(30), strict=True):
+        np.testing.assert_allclose(half, 0.5 * move, atol=1e-7)
+        np.testing.assert_array_equal(none, 0)
+    assert algorithm.decay(jnp.asarray(5), 10) == pytest.approx(0.5)
+    assert make_borel().decay(jnp.asarray(5), 10) == 1.0
 
 
 def test_a_predicted_reward_of_head_bernoulli():

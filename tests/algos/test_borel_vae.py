@@ -216,9 +216,8 @@ def test_a_step_moves_every_number_that_matters(getkey):
     config = replace(SMALL, state_head="squared")
     learner = borel_vae.init(config, SPEC, getkey())
     draws = jax.tree.map(lambda leaf: leaf[None, None], all_terms(getkey()))
-    moved, metrics = jax.jit(partial(borel_vae.step, config))(
-        learner, trajectory(getkey(), lead=(1, 1)), draws
-    )
+    step, seen = jax.jit(partial(borel_vae.step, config)), trajectory(getkey(), lead=(1, 1))
+    moved, metrics = step(learner, seen, draws, 1.0)
     assert metrics["state_error"].shape == (1,)
     total = borel_vae.loss(config, Elbo(*(metrics[name] for name in Elbo._fields)))
     np.testing.assert_allclose(metrics["vae_loss"], total, rtol=1e-5)
@@ -226,6 +225,10 @@ def test_a_step_moves_every_number_that_matters(getkey):
     for old, new in zip(*map(jax.tree.leaves, (learner, moved)), strict=True):
         assert (old.shape, old.dtype) == (new.shape, new.dtype)
         assert np.any(old != new)
+    for old, none in zip(
+        *map(jax.tree.leaves, (learner.vae, step(learner, seen, draws, 0.0)[0].vae)), strict=True
+    ):
+        np.testing.assert_array_equal(old, none)
 
 
 def test_what_only_the_rewards_tell_is_believed_and_predicted(getkey, small_step):

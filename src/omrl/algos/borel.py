@@ -41,6 +41,7 @@ from omrl.data.trajectories import TrajectorySpec
 from omrl.errors import InputError
 from omrl.nets.belief import Belief
 from omrl.nets.mlp import Dense
+from omrl.ops.descent import cosine_decay
 from omrl.ops.gaussian import sample_squashed
 from omrl.ops.scale import scaled_obs
 from omrl.types import Batch, Key, Metrics, Scalar, Spec, Step, Trajectory
@@ -115,7 +116,8 @@ class Borel(Algorithm[BorelState, Belief]):
             keys = jax.random.split(jax.random.fold_in(key, task), num_rollouts)
             return jax.vmap(partial(borel_vae.draw, config, num_steps))(keys)
 
-        model, metrics = borel_vae.step(config, state.model, seen, jax.vmap(draw)(tasks))
+        draws, decay = jax.vmap(draw)(tasks), self.decay(state.step, self.config.vae_steps)
+        model, metrics = borel_vae.step(config, state.model, seen, draws, decay)
         return state._replace(step=state.step + 1, model=model), metrics
 
     def prepare(self, state: BorelState, data: DeviceData) -> dict[str, Array]:
@@ -134,17 +136,22 @@ class Borel(Algorithm[BorelState, Belief]):
         """One step of the policy on a prepared batch [task, sample, ...]."""
         config, batch = self.config.policy, batches["batch"]
         seen = Step(batch.obs, batch.action, batch.reward, batch.next_obs, batch.terminated)
+        decay = self.decay(state.step - self.config.vae_steps, self.config.steps)
         if isinstance(config, DqnConfig):
             assert isinstance(state.policy, DqnState)
-            policy, metrics = dqn.step(config, state.policy, seen)
+            policy, metrics = dqn.step(config, state.policy, seen, decay)
             return state._replace(step=state.step + 1, policy=policy), metrics
         assert isinstance(state.policy, SacState)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)
         if not self.config.distinct_tasks:  # The second of a task is not to have the first's noise.
             keys = jax.vmap(jax.random.fold_in)(keys, jnp.arange(len(tasks)))
         noise = jax.vmap(partial(borel_policy.draw, *batch.action.shape[1:]))(keys)
-        policy, metrics = borel_policy.step(config, state.policy, seen, noise)
+        policy, metrics = borel_policy.step(config, state.policy, seen, noise, decay)
         return state._replace(step=state.step + 1, policy=policy), metrics
+
+    def decay(self, step: Int[Array, ""], num_steps: int) -> Scalar | float:
+        """What the rates are multiplied with after `step` of the updates of a stage."""
+        return cosine_decay(step, num_steps) if self.config.lr_decay else 1.0
 
     # --- Meta-test ---
 

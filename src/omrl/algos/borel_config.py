@@ -165,6 +165,8 @@ class BorelConfig:
     """Trajectories of each of these."""
     steps: Count = 1_000_000
     """Updates of stage policy."""
+    lr_decay: bool = False
+    """All Adam rates fall to 0 along a cosine, in each of the two stages anew."""
     task_batch: Size = 16
     """Tasks per update of it."""
     batch: BatchSpec = BATCH

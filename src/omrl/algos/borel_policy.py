@@ -132,14 +132,23 @@ def policy_losses(
 
 
 def step(
-    config: BeliefSacConfig, state: SacState, batch: Step, noise: Noise
+    config: BeliefSacConfig,
+    state: SacState,
+    batch: Step,
+    noise: Noise,
+    decay: Scalar | float = 1.0,
 ) -> tuple[SacState, Metrics]:
     """The learner after one Adam step on everything, and the losses by task.
 
     Args:
         batch: leaves [task, sample, ...]; observations are s+ and s'+.
         noise: leaves [task, sample, act].
+        decay: what all rates are multiplied with.
     """
+
+    def moved(x: Array, move: Array) -> Array:
+        return x + decay * move
+
     target = q_target(config, state, batch, noise.next_action)
 
     def critic_loss(critics: Mlp) -> tuple[Scalar, Array]:
@@ -155,8 +164,8 @@ def step(
     of_policy, policy_by_task = jax.grad(actors_loss, has_aux=True)(policy)
     moves, critic_opt = _critic_adam(config).update(of_critics, state.critic_opt)
     policy_moves, policy_opt = _policy_adam(config).update(of_policy, state.policy_opt)
-    critics = jax.tree.map(jnp.add, state.critics, moves)
-    actor, log_temperature = jax.tree.map(jnp.add, policy, policy_moves)
+    critics = jax.tree.map(moved, state.critics, moves)
+    actor, log_temperature = jax.tree.map(moved, policy, policy_moves)
     targets = polyak(state.target_critics, critics, config.target_rate)
     state = SacState(actor, log_temperature, critics, targets, policy_opt, critic_opt)
     return state, {"q_loss": q_by_task, "policy_loss": policy_by_task}

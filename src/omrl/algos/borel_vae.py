@@ -246,11 +246,16 @@ def loss(config: VaeConfig, terms: Elbo) -> Float[Array, "*b"]:
 
 
 def step(
-    config: VaeConfig, learner: VaeLearner, trajectories: Trajectory, draws: Draws
+    config: VaeConfig,
+    learner: VaeLearner,
+    trajectories: Trajectory,
+    draws: Draws,
+    decay: Scalar | float = 1.0,
 ) -> tuple[VaeLearner, Metrics]:
     """The learner after one Adam step, and the loss and its terms by task.
 
     Args:
+        decay: what the rate is multiplied with.
         trajectories: leaves [task, rollout, step, ...].
         draws: leaves [task, rollout, ...].
     """
@@ -262,7 +267,7 @@ def step(
 
     grads, terms = jax.grad(total, has_aux=True)(learner.vae)
     directions, opt = ADAM.update(grads, learner.opt)
-    rate = config.learning_rate
+    rate = config.learning_rate * decay
     vae = jax.tree.map(lambda x, d: x - rate * d, learner.vae, directions)
     by_task = {name: jnp.mean(term, axis=1) for name, term in terms._asdict().items()}
     by_task["vae_loss"] = jnp.mean(loss(config, terms), axis=1)

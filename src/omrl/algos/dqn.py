@@ -85,9 +85,11 @@ def loss(config: DqnConfig, q: Mlp, target_q: Mlp, step: Step) -> Scalar:
     return error**2
 
 
-def step(config: DqnConfig, state: DqnState, batch: Step) -> tuple[DqnState, Metrics]:
+def step(
+    config: DqnConfig, state: DqnState, batch: Step, decay: Scalar | float = 1.0
+) -> tuple[DqnState, Metrics]:
     """The learner after one Adam step on a batch with leaves [task, sample, ...], and the loss by
-    task."""
+    task. `decay` is what the rate is multiplied with."""
 
     def total(q: Mlp) -> tuple[Scalar, Array]:
         def one(*columns: Array) -> Scalar:
@@ -98,7 +100,7 @@ def step(config: DqnConfig, state: DqnState, batch: Step) -> tuple[DqnState, Met
 
     grads, by_task = jax.grad(total, has_aux=True)(state.q)
     moves, opt = _adam(config).update(grads, state.opt)
-    q = jax.tree.map(jnp.add, state.q, moves)
+    q = jax.tree.map(lambda x, move: x + decay * move, state.q, moves)
     return DqnState(q, polyak(state.target_q, q, config.target_rate), opt), {"q_loss": by_task}
 
 
