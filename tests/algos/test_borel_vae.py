@@ -177,6 +177,15 @@ def test_a_part_of_the_terms_is_on_average_the_whole(getkey):
     np.testing.assert_allclose([terms.kl for terms in single], 6 * chain, rtol=1e-5)
 
 
+def test_cells_are_those_of_observations_as_they_are(getkey):
+    """An encoder that sees none and a decoder of z alone take no notice of their scale."""
+    config = replace(CELLS, obs_features=0)
+    vae, seen, draws = vae_of(config, getkey()), trajectory(getkey(), config), all_terms(getkey())
+    plain = borel_vae.elbo(config, vae, seen, draws)
+    moved = borel_vae.elbo(config, vae, seen, draws, scaled=lambda obs: 1 - obs)
+    assert float(moved.reward_error) == pytest.approx(float(plain.reward_error), rel=1e-6)
+
+
 def test_terms_are_drawn_without_replacement(getkey):
     config = replace(SMALL, elbo_terms=4)
     draws = jax.vmap(partial(borel_vae.draw, config, STEPS))(jax.random.split(getkey(), 300))

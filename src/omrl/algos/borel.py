@@ -109,7 +109,6 @@ class Borel(Algorithm[BorelState, Belief]):
     ) -> tuple[BorelState, Metrics]:
         """One step of the VAE on trajectories [task, rollout, step, ...]."""
         config, seen = self.config.vae, batches["trajectories"]
-        seen = seen._replace(obs=self.scaled(seen.obs), next_obs=self.scaled(seen.next_obs))
         num_rollouts, num_steps = seen.reward.shape[1:]
 
         def draw(task: Int[Array, ""]) -> borel_vae.Draws:
@@ -117,7 +116,7 @@ class Borel(Algorithm[BorelState, Belief]):
             return jax.vmap(partial(borel_vae.draw, config, num_steps))(keys)
 
         draws, decay = jax.vmap(draw)(tasks), self.decay(state.step, self.config.vae_steps)
-        model, metrics = borel_vae.step(config, state.model, seen, draws, decay)
+        model, metrics = borel_vae.step(config, state.model, seen, draws, decay, self.scaled)
         return state._replace(step=state.step + 1, model=model), metrics
 
     def prepare(self, state: BorelState, data: DeviceData) -> dict[str, Array]:
@@ -218,8 +217,10 @@ class Borel(Algorithm[BorelState, Belief]):
         next_obs: Float[Array, " obs"],
     ) -> Scalar:
         """What the reward decoder makes of the belief's mean; of head bernoulli the expectation."""
-        seen = (self.scaled(obs), action, self.scaled(next_obs))
-        return borel_vae.predicted_reward(self.config.vae, state.model.vae, task.mean, *seen)
+        seen, vae = (obs, action, next_obs), state.model.vae
+        return borel_vae.predicted_reward(
+            self.config.vae, vae, task.mean, *seen, scaled=self.scaled
+        )
 
     def scaled(self, obs: Float[Array, "*b obs"]) -> Float[Array, "*b obs"]:
         """Observations as the networks take them."""

@@ -179,11 +179,6 @@ class BorelConfig:
         check_ranges(self)
         if self.batch.name != "batch":
             raise InputError(f"batch: its name is 'batch', not {self.batch.name!r}")
-        if self.normalize_obs and self.vae.reward_cells:
-            raise InputError(
-                "normalize_obs: on, and vae.reward_cells are read off observations as they are; "
-                "leave out one of them"
-            )
 
     @property
     def gradient_steps(self) -> int:

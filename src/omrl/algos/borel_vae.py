@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,14 @@ from omrl.types import Key, Metrics, Scalar, Spec, Trajectory
 ADAM: Any = optax.scale_by_adam()  # optax's types know arrays, not trees of our classes
 
 PerPosterior = Float[Array, " term"]
+
+Scale: TypeAlias = Callable[[Float[Array, "*b obs"]], Float[Array, "*b obs"]]
+"""Observations as the networks take them; cells are read off those of the environment."""
+
+
+def as_it_is(obs: Float[Array, "*b obs"]) -> Float[Array, "*b obs"]:
+    """The scale of 1."""
+    return obs
 
 
 class Vae(NamedTuple):
@@ -160,9 +168,11 @@ def predicted_reward(
     obs: Float[Array, " obs"],
     action: Float[Array, " act"],
     next_obs: Float[Array, " obs"],
+    scaled: Scale = as_it_is,
 ) -> Scalar:
     """The reward of a transition decoded from z; of head bernoulli the expected one."""
-    out = vae.rewards(vae.rewards.shift(z), vae.rewards.seen(obs, action, next_obs))
+    seen = vae.rewards.seen(scaled(obs), action, scaled(next_obs))
+    out = vae.rewards(vae.rewards.shift(z), seen)
     value = jnp.dot(out, one_hot_cell(config, next_obs))
     if config.reward_head == "squared":
         return value
@@ -209,8 +219,13 @@ def beliefs(encoder: BeliefEncoder, trajectory: Trajectory) -> Belief:
     return encoder.beliefs(trajectory.action, trajectory.reward, trajectory.next_obs)
 
 
-def elbo(config: VaeConfig, vae: Vae, trajectory: Trajectory, draws: Draws) -> Elbo:
+def elbo(
+    config: VaeConfig, vae: Vae, trajectory: Trajectory, draws: Draws, scaled: Scale = as_it_is
+) -> Elbo:
     """Both sides of it, at the same posteriors."""
+    cells = jax.vmap(partial(one_hot_cell, config))(trajectory.next_obs)
+    obs, next_obs = scaled(trajectory.obs), scaled(trajectory.next_obs)
+    trajectory = trajectory._replace(obs=obs, next_obs=next_obs)
     known = beliefs(vae.encoder, trajectory)
     mean, log_variance = known.mean[draws.terms], known.log_variance[draws.terms]
     z = jax.vmap(gaussian_beliefs.sample)(mean, log_variance, draws.noise)
@@ -219,7 +234,6 @@ def elbo(config: VaeConfig, vae: Vae, trajectory: Trajectory, draws: Draws) -> E
     exists = jnp.concatenate([jnp.ones(1, bool), trajectory.valid])[draws.terms]
     count = exists * (len(known.mean) / len(draws.terms))
     # --- Decoders ---
-    cells = jax.vmap(partial(one_hot_cell, config))(trajectory.next_obs)
     of_rewards = errors(
         config,
         vae.rewards,
@@ -251,6 +265,7 @@ def step(
     trajectories: Trajectory,
     draws: Draws,
     decay: Scalar | float = 1.0,
+    scaled: Scale = as_it_is,
 ) -> tuple[VaeLearner, Metrics]:
     """The learner after one Adam step, and the loss and its terms by task.
 
@@ -262,7 +277,7 @@ def step(
 
     def total(vae: Vae) -> tuple[Scalar, Elbo]:
         of_one = partial(elbo, config, vae)
-        terms = jax.vmap(jax.vmap(of_one))(trajectories, draws)
+        terms = jax.vmap(jax.vmap(lambda *of: of_one(*of, scaled)))(trajectories, draws)
         return jnp.mean(loss(config, terms)), terms
 
     grads, terms = jax.grad(total, has_aux=True)(learner.vae)
