@@ -227,11 +227,12 @@ def check_step(case: Case, _: Path) -> None:
 
 
 def check_one_trace(case: Case, _: Path) -> None:
-    """One program per stage, whatever the chunk's length and whoever made the state."""
+    """One program and one trace per stage, whatever the chunk's length, the number of seeds and
+    whoever made the state."""
     assert algorithm(case).stages() == algorithm(case).stages()
     trained(case)
     traces = TRACES[case.name]
-    assert traces > 0
+    assert traces == len(stages(case))
     assert num_compiled(case) == [1] * len(stages(case))
     train(case, layout(), start(case, layout()), cuts=(0, 1, 2, 1))
     assert TRACES[case.name] == traces

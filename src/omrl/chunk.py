@@ -162,21 +162,27 @@ def _train_chunk(
     task_ids: Int32[Array, " task"],
     num_updates: Int32[Array, ""],
 ) -> tuple[Any, Metrics, Bool[Array, "seed leaf"]]:
-    # Jitted only so that it is traced once, for the shapes of its metrics and inside the loop.
-    update = jax.jit(partial(_update, stage))
-    first = jax.tree.map(lambda leaf: leaf[0], (states, seeds, own))
-    drawn = jax.eval_shape(partial(_draw, stage), data, first[2], task_ids, first[1], first[0].step)
-    row, unravel = _metrics_row(update, first[0], drawn)
+    update = _jitted_update(stage)
+    loop = partial(_loop, partial(_draw, stage), update)
     shared = (data, task_ids, num_updates)
-    loop = partial(_loop, partial(_draw, stage), update, row)
-    states, rows = each_seed(loop, layout, (states, seeds, own), shared)
-    return states, jax.vmap(jax.vmap(unravel))(rows), jax.vmap(_finite_leaves)(states)
+    states, metrics = each_seed(loop, layout, (states, seeds, own), shared)
+    return states, metrics, jax.vmap(_finite_leaves)(states)
+
+
+@cache
+def _jitted_update(stage: Stage) -> Callable[..., tuple[Any, Metrics]]:
+    """Jitted only so that it is traced once: for the shapes of its metrics, inside the loop, and
+    for every number of seeds."""
+    return jax.jit(partial(_update, stage))
 
 
 def _metrics_row(
     update: Callable[..., tuple[Any, Metrics]], state: Any, drawn: Any
 ) -> tuple[Array, Callable[[Array], Metrics]]:
-    """Zeros for the metrics of one update, and how to read them."""
+    """Zeros for the metrics of one update, and how to read them.
+
+    To be called where the update is: elsewhere it would be traced for another mesh.
+    """
     shapes = jax.eval_shape(update, state, drawn)[1]
     return ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
 
@@ -209,26 +215,27 @@ class _Drawn(NamedTuple):
 def _loop(
     draw: Callable[..., _Drawn],
     update: Callable[..., tuple[Any, Metrics]],
-    row: Array,
     state: Any,
     seed: Int32[Array, ""],
     own: _Own,
     data: TrainingData | None,
     task_ids: Int32[Array, " task"],
     num_updates: Int32[Array, ""],
-) -> tuple[Any, Num[Array, "update metric"]]:
-    """`num_updates` updates of one seed; their metrics are laid out as `row` is."""
+) -> tuple[Any, Metrics]:
+    """`num_updates` updates of one seed, and their metrics [update, ...]."""
+    draw_one = partial(draw, data, own, task_ids, seed)
+    row, unravel = _metrics_row(update, state, jax.eval_shape(draw_one, state.step))
 
     def block(number, carry):
         done = number * BLOCK
         steps = carry[0].step + jnp.arange(BLOCK)
-        drawn = jax.vmap(partial(draw, data, own, task_ids, seed))(steps)
-
+        drawn = jax.vmap(draw_one)(steps)
         return _updates(update, drawn, done, num_updates - done, carry)
 
     rows = jnp.zeros((MAX_UPDATES, *row.shape), row.dtype)
     num_blocks = (num_updates + BLOCK - 1) // BLOCK
-    return jax.lax.fori_loop(0, num_blocks, block, (state, rows))
+    state, rows = jax.lax.fori_loop(0, num_blocks, block, (state, rows))
+    return state, jax.vmap(unravel)(rows)
 
 
 def _updates(
@@ -351,16 +358,18 @@ def _block_programs(stage: Stage, layout: Layout) -> tuple[Callable[..., Any], C
 
     def run(states, drawn, num_updates):
         drawn = _Drawn(*drawn)
-        update = jax.jit(partial(_update, stage))
-        state, first = jax.tree.map(lambda leaf: leaf[0], (states, drawn))
-        row, unravel = _metrics_row(update, state, jax.tree.map(lambda leaf: leaf[0], first))
+        update = _jitted_update(stage)
 
         def one_seed(state, drawn, num_updates):
+            first = jax.tree.map(lambda leaf: leaf[0], drawn)
+            row, unravel = _metrics_row(update, state, first)
             rows = jnp.zeros((BLOCK, *row.shape), row.dtype)
-            return _updates(update, drawn, jnp.int32(0), num_updates, (state, rows))
+            start = (state, rows)
+            state, rows = _updates(update, drawn, jnp.int32(0), num_updates, start)
+            return state, jax.vmap(unravel)(rows)
 
-        states, rows = each_seed(one_seed, layout, (states, drawn), (num_updates,))
-        return states, jax.vmap(jax.vmap(unravel))(rows), jax.vmap(_finite_leaves)(states)
+        states, metrics = each_seed(one_seed, layout, (states, drawn), (num_updates,))
+        return states, metrics, jax.vmap(_finite_leaves)(states)
 
     placed = (layout.by_seed, layout.replicated, layout.replicated)
     options = _compiler_options(layout)
