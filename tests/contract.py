@@ -3,17 +3,19 @@
 Every check gets a case and an empty folder. The case's programs are compiled once for all checks
 (four seeds on one device); a case should be as small as its algorithm allows.
 
-Run as a program, `contract.py CASE FOLDER` is the part of `check_devices` that needs a process of
-its own: it goes on from a checkpoint, on as many devices as it is given.
+Run as a program it is the part of `check_devices` that needs a process of its own: it goes on from
+checkpoints, on as many devices as it is given.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import os
 import subprocess
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -107,8 +109,8 @@ def stages(case: Case) -> tuple[Stage, ...]:
     )
 
 
-def layout(num_seeds: int = len(SEEDS), *, side_by_side: bool = False) -> Layout:
-    of_one_device = Layout.of(jax.devices("cpu")[:1], num_seeds)
+def layout(*, side_by_side: bool = False) -> Layout:
+    of_one_device = Layout.of(jax.devices("cpu")[:1], len(SEEDS))
     return dataclasses.replace(of_one_device, side_by_side=side_by_side)
 
 
@@ -125,7 +127,6 @@ def train(
     where: Layout,
     states: Any,
     cuts: tuple[int, ...] = (NUM_UPDATES,),
-    seeds: np.ndarray = SEEDS,
     only: slice = slice(None),
 ) -> Any:
     """`states` after chunks of the lengths `cuts` of every stage."""
@@ -139,10 +140,10 @@ def train(
                 where,
                 states,
                 data,
-                seeds,
+                SEEDS,
                 task_ids,
                 length,
-                collected(stage, data, where, len(seeds)),
+                collected(stage, data, where),
                 prepared,
             )
             assert np.all(np.asarray(finite))
@@ -151,11 +152,11 @@ def train(
     return states
 
 
-def collected(stage: Stage, data: DeviceData, where: Layout, num_seeds: int) -> Buffers | None:
+def collected(stage: Stage, data: DeviceData, where: Layout) -> Buffers | None:
     """For a stage that explores: the logged data again, as if every seed had collected it."""
     if stage.exploration is None:
         return None
-    of_seeds = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * num_seeds), data)
+    of_seeds = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * len(SEEDS)), data)
     return place(Buffers(of_seeds, of_seeds), where.by_seed)
 
 
@@ -209,10 +210,12 @@ def check_structure(case: Case, _: Path) -> None:
 
 
 def check_init(case: Case, _: Path) -> None:
-    """The initial state is a function of the seed."""
+    """The initial state is a function of the seed alone."""
     where = layout()
     first, again = start(case, where), start(case, where)
     assert_same_bits(first, again)
+    alone = start(case, where, SEEDS[1:2])
+    assert_same_bits(alone, jax.tree.map(lambda leaf: leaf[1:2], first))
     others = start(case, where, SEEDS + len(SEEDS))
     assert any(
         np.any(np.asarray(one) != np.asarray(other))
@@ -259,13 +262,6 @@ def check_resume(case: Case, folder: Path) -> None:
         rest = train(case, where, restored, cuts=(4,), only=slice(number, number + 1))
         assert num_compiled(case) == [1] * len(stages(case))
         assert_same_bits(train(case, where, rest, only=slice(number + 1, None)), trained(case))
-
-
-def check_seeds(case: Case, _: Path) -> None:
-    """Seeds one after the other in one program equal each alone, bit for bit."""
-    alone = layout(1)
-    states = train(case, alone, start(case, alone, SEEDS[1:2]), seeds=SEEDS[1:2])
-    assert_same_bits(states, jax.tree.map(lambda leaf: leaf[1:2], trained(case)))
 
 
 def check_seeds_side_by_side(case: Case, _: Path) -> None:
@@ -356,9 +352,8 @@ def check_task_order(case: Case, _: Path) -> None:
         data = prepared_data(case, stage, state)
         update = jax.jit(stage.update)
         tasks = jnp.arange(stage.task_batch)
-        batches = jax.vmap(functools.partial(sample_batches, data, stage.batches))(
-            tasks, jax.random.split(key, stage.task_batch)
-        )
+        sample = jax.jit(jax.vmap(functools.partial(sample_batches, data, stage.batches)))
+        batches = sample(tasks, jax.random.split(key, stage.task_batch))
         order = np.roll(np.arange(stage.task_batch), 1)
         permuted = jax.tree.map(lambda leaf, order=order: leaf[order], batches)
         (one, metrics), (other, permuted_metrics) = (
@@ -373,20 +368,45 @@ def check_task_order(case: Case, _: Path) -> None:
 
 
 def check_devices(case: Case, folder: Path) -> None:
-    """From one device to four and back: the same bits."""
+    """From one device to four and back: the same bits. There every device has one seed, so that
+    seeds one after the other in one program equal each alone too."""
     where = layout()
     checkpoints = Checkpoints(folder)
     checkpoints.save(0, start(case, where), {}, {})
     checkpoints.wait()
     checkpoints.close()
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
-    command = [sys.executable, __file__, case.name, str(folder)]
-    subprocess.run(command, env={**os.environ, "XLA_FLAGS": flags}, check=True)
+    process = on_four_devices()
+    assert process.stdin
+    assert process.stdout
+    print(json.dumps([case.name, str(folder)]), file=process.stdin, flush=True)
+    assert process.stdout.readline() == f"{case.name}\n"
     checkpoints = Checkpoints(folder)
     states, meta = checkpoints.restore(abstract_states(algorithm(case), where, len(SEEDS)), {}, 1)
     checkpoints.close()
     assert meta["devices"] == 4
     assert_same_bits(states, trained(case))
+
+
+@functools.cache
+def on_four_devices() -> subprocess.Popen[str]:
+    """A process of its own for `check_devices`, one for all cases: it imports for seconds."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    return subprocess.Popen(
+        [sys.executable, __file__],
+        env={**os.environ, "XLA_FLAGS": flags},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def close() -> None:
+    """Ends the process of `check_devices`, if there is one."""
+    if on_four_devices.cache_info().currsize:
+        with on_four_devices() as process:
+            assert process.stdin
+            process.stdin.close()
+        on_four_devices.cache_clear()
 
 
 CHECKS = [check for name, check in list(globals().items()) if name.startswith("check_")]
@@ -411,16 +431,29 @@ def prepared_data(case: Case, stage: Stage, state: Any) -> DeviceData:
     return with_columns(data, stage.prepare and stage.prepare(state, data))
 
 
-def main(case_name: str, folder: str) -> None:
-    """Goes on from checkpoint 0 on all devices and saves checkpoint 1."""
-    case = next(case for case in CASES if case.name == case_name)
+def go_on(case: Case, folder: Path) -> None:
+    """From checkpoint 0 on all devices to checkpoint 1."""
     where = Layout.of(jax.devices(), len(SEEDS))
-    checkpoints = Checkpoints(Path(folder))
+    checkpoints = Checkpoints(folder)
     states, _ = checkpoints.restore(abstract_states(algorithm(case), where, len(SEEDS)), {}, 0)
     checkpoints.save(1, train(case, where, states), {}, {"devices": len(jax.devices())})
     checkpoints.wait()
     checkpoints.close()
 
 
+def main() -> None:
+    """Goes on for each line [case, folder] and tells the name of the case, or else why not."""
+    cases = {case.name: case for case in CASES}
+    for line in sys.stdin:
+        name, folder = json.loads(line)
+        try:
+            go_on(cases[name], Path(folder))
+        except Exception as error:
+            traceback.print_exc()
+            name = repr(error).replace("\n", " ")
+        print(name, flush=True)
+        jax.clear_caches()
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
