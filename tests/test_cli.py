@@ -144,19 +144,35 @@ def test_train_help_tells_the_three_ways_and_lists_the_presets(capsys):
     assert max(map(len, text.splitlines())) <= 100
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """The configs with which training would have started."""
+    configs = []
+    monkeypatch.setattr(train_command, "_start", lambda options, _: configs.append(options.config))
+    return configs
+
+
+SEVEN_STEPS = ["--data", "d", "--out", "r", "--algo.steps", "7"]
+
+
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_printed_preset_is_a_file_of_settings(capsys, monkeypatch, tmp_path, name):
-    """Edited in the file or by an option, with a blank or "=" before its name."""
-    started = []
-    monkeypatch.setattr(train_command, "_start", lambda options, _: started.append(options.config))
+def test_a_printed_preset_is_a_file_of_settings(capsys, started, tmp_path, name):
+    """Edited in the file or by an option."""
     path = tmp_path / "my.json"
     path.write_text(run(capsys, "presets", name))
-    rest = ["--data", "d", "--out", "r", "--algo.steps", "7"]
-    run(capsys, "train", "--from", path, *rest)
-    run(capsys, "train", f"--from={path}", *rest)
-    run(capsys, "train", name, *rest)
+    run(capsys, "train", "--from", path, *SEVEN_STEPS)
+    run(capsys, "train", name, *SEVEN_STEPS)
     config = PRESETS[name].config
-    assert started == [replace(config, algo=replace(config.algo, steps=7))] * 3
+    assert started == [replace(config, algo=replace(config.algo, steps=7))] * 2
+
+
+def test_a_file_of_settings_is_named_with_a_blank_or_an_equals_sign(capsys, started, tmp_path):
+    path = tmp_path / "my.json"
+    path.write_text(run(capsys, "presets", "macaw-cheetah-vel"))
+    for named in (["--from", path], [f"--from={path}"]):
+        run(capsys, "train", *named, *SEVEN_STEPS)
+    assert started[0] == started[1]
+    assert started[1].algo.steps == 7
 
 
 def test_ways_of_starting_that_are_none(capsys, tmp_path):
