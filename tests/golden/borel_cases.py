@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from omrl.algos import borel_policy, borel_relabel, borel_vae, sac
 from omrl.algos.borel_config import BeliefSacConfig, VaeConfig
 from omrl.algos.borel_policy import Noise
 from omrl.algos.borel_vae import Draws, Trajectory, Vae
+from omrl.algos.sac import SacState
 from omrl.nets.belief import BeliefEncoder, TransitionDecoder
 from omrl.nets.gru import Gru
 from omrl.nets.latent_mlp import LatentMlp
@@ -34,6 +36,7 @@ VAE = VaeConfig()
 """The reference code's settings; sizes are those of the networks."""
 SAC = BeliefSacConfig(log_prob="clipped")
 
+quick_jit = partial(jax.jit, compiler_options=QUICK_COMPILE)
 _INPUT = re.compile(r"(enc|rdec|in|sac/(q1|q2|pi|in))/.*|vae/noise/eps")
 
 
@@ -44,9 +47,9 @@ def is_input(name: str) -> bool:
 def groups(file: GoldenFile) -> Iterator[Group]:
     """The outputs of a file."""
     vae, seen = read_vae(file), read_trajectories(file)
-    yield group("vae/", _vae(file, vae, seen))
+    yield group("vae/", _vae(vae, seen, jnp.asarray(file["vae/noise/eps"])))
     yield group("relabel/", _relabelled(vae, seen))
-    yield group("sac/", _sac(file))
+    yield group("sac/", _sac(*read_policy(file)))
 
 
 # --- Layouts of the file as ours ---
@@ -95,15 +98,34 @@ def _steps_first(array: Any) -> Any:
     return jnp.swapaxes(array, 0, 1)
 
 
+def read_policy(file: GoldenFile) -> tuple[SacState, Step, Noise]:
+    """Where one update of one task begins, and what it reads."""
+    *hidden, mean = read_layers(file, "sac/pi/")
+    log_std = _read_layer(file, "sac/pi/last_fc_log_std")
+    actor = Mlp((*hidden, Dense(jnp.concatenate([mean.affine, log_std.affine], axis=1))))
+    critics = [Mlp(read_layers(file, f"sac/{name}/")) for name in ("q1", "q2")]
+    critics = jax.tree.map(lambda *leaves: jnp.stack(leaves), *critics)
+    inputs = {name: jnp.asarray(file[f"sac/in/{name}"])[None] for name in file.folders("sac/in/")}
+    batch = Step(
+        inputs["obs"],
+        inputs["act"],
+        inputs["rew"][..., 0],
+        inputs["next_obs"],
+        inputs["done"][..., 0] > 0,
+    )
+    noise = Noise(inputs["eps_next"], inputs["eps_new"])
+    return borel_policy.start(SAC, actor, critics), batch, noise
+
+
 # --- What the files hold ---
 
 
-def _draws(file: GoldenFile, case: str) -> Draws:
-    noise = jnp.asarray(file["vae/noise/eps"]) * (0 if case == "zero" else 1)
+def _draws(noise: jax.Array) -> Draws:
     return Draws(jnp.broadcast_to(jnp.arange(noise.shape[1]), noise.shape[:2]), noise)
 
 
-def _vae(file: GoldenFile, vae: Vae, seen: Trajectory) -> Arrays:
+@quick_jit
+def _vae(vae: Vae, seen: Trajectory, noise: jax.Array) -> Arrays:
     known = jax.vmap(lambda one: borel_vae.beliefs(vae.encoder, one))(seen)
     first = jax.tree.map(lambda leaf: leaf[0], (seen, known))
     arrays = {
@@ -113,13 +135,11 @@ def _vae(file: GoldenFile, vae: Vae, seen: Trajectory) -> Arrays:
         "kl_per_step_ep0": kl_chain(first[1].mean, first[1].log_variance),
         "rew_pred_ep0": borel_vae.decoded(vae.rewards, first[0], first[1].mean),
     }
-    for case in ("zero", "noise"):
-        arrays |= under(f"{case}/", _losses(vae, seen, _draws(file, case)))
+    for case, factor in (("zero", 0), ("noise", 1)):
+        arrays |= under(f"{case}/", _losses(vae, seen, _draws(factor * noise)))
     # --- Gradient and step are without noise ---
-    draws = _draws(file, "zero")
-    grad = jax.jit(
-        jax.grad(lambda vae: _losses(vae, seen, draws)["total"]), compiler_options=QUICK_COMPILE
-    )(vae)
+    draws = _draws(0 * noise)
+    grad = jax.grad(lambda vae: _losses(vae, seen, draws)["total"])(vae)
     arrays |= {
         "grad/fc_mu.weight": grad.encoder.posterior.weight[:, : known.mean.shape[-1]].T,
         "grad/gru.weight_ih_l0": grad.encoder.gru.of_input.weight.T,
@@ -138,6 +158,7 @@ def _losses(vae: Vae, seen: Trajectory, draws: Draws) -> Arrays:
     }
 
 
+@quick_jit
 def _relabelled(vae: Vae, seen: Trajectory) -> Arrays:
     """The reference code's way: the belief starts anew at terminal steps."""
 
@@ -151,24 +172,11 @@ def _relabelled(vae: Vae, seen: Trajectory) -> Arrays:
     return states(seen) | {"terminal_t3_b1/aug_next_obs": ended["aug_next_obs"]}
 
 
-def _sac(file: GoldenFile) -> Arrays:
-    act_dim = file["sac/in/act"].shape[-1]
-    *hidden, mean = read_layers(file, "sac/pi/")
-    log_std = _read_layer(file, "sac/pi/last_fc_log_std")
-    actor = Mlp((*hidden, Dense(jnp.concatenate([mean.affine, log_std.affine], axis=1))))
-    critics = [Mlp(read_layers(file, f"sac/{name}/")) for name in ("q1", "q2")]
-    critics = jax.tree.map(lambda *leaves: jnp.stack(leaves), *critics)
-    state = borel_policy.start(SAC, actor, critics)
-    # --- One task ---
-    inputs = {name: jnp.asarray(file[f"sac/in/{name}"])[None] for name in file.folders("sac/in/")}
-    batch = Step(
-        inputs["obs"],
-        inputs["act"],
-        inputs["rew"][..., 0],
-        inputs["next_obs"],
-        inputs["done"][..., 0] > 0,
-    )
-    noise = Noise(inputs["eps_next"], inputs["eps_new"])
+@quick_jit
+def _sac(state: SacState, batch: Step, noise: Noise) -> Arrays:
+    """Of one task."""
+    actor, critics = state.actor, state.critics
+    act_dim = batch.action.shape[-1]
     target = borel_policy.q_target(SAC, state, batch, noise.next_action)
     losses = borel_policy.q_losses(critics, batch, target)[0]
 
