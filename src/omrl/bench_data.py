@@ -22,6 +22,7 @@ from omrl.chunk import Layout, init_states, place, train_chunk
 from omrl.data import store, validate
 from omrl.data.device import DeviceData, load
 from omrl.data.host import HostData, open_host
+from omrl.data.manifest import check_mdp
 from omrl.data.slice import Slice
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
@@ -71,7 +72,7 @@ def bench_data(
         write_synthetic(folder, env, transitions)
     with _anonymous_memory() as peak:
         open_s, dataset = _timed(lambda: store.open_dataset(folder))
-        store.check_mdp(folder, dataset.manifest, env)
+        check_mdp(folder, dataset.manifest, env)
         validate_s, report = _timed(lambda: validate.validate(folder, dataset.manifest, env))
         validate.raise_first(folder, report.findings)
         problem = metatrain.open_problem(config, folder)

@@ -20,7 +20,7 @@ from omrl.cli.options import as_options, parse, print_json
 from omrl.data import manifest as manifests
 from omrl.data import validate as validation
 from omrl.data.mixture import open_view
-from omrl.data.store import check_mdp, open_dataset, write_slice
+from omrl.data.store import open_dataset, write_slice
 from omrl.envs import registry
 from omrl.errors import InputError, nearest
 from omrl.ranges import Count, Natural
@@ -85,7 +85,7 @@ def validate(options: ValidateOptions) -> None:
     manifest = manifests.read(path)
     env = known_env(manifest)
     if env is not None:
-        check_mdp(path, manifest, env)
+        manifests.check_mdp(path, manifest, env)
     report = validation.validate(path, manifest, env)
     _print_report(report, options.json)
     validation.raise_first(path, report.findings)

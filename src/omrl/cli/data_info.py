@@ -27,8 +27,8 @@ from omrl.data.info_warnings import (
     of_info,
     of_manifest,
 )
-from omrl.data.manifest import Manifest
-from omrl.data.store import check_mdp, open_dataset
+from omrl.data.manifest import Manifest, check_mdp
+from omrl.data.store import open_dataset
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError

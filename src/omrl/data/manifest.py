@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from omrl import config
+from omrl import bundled, config
 from omrl.config import Json, json_hash, read_json
-from omrl.envs.base import EnvSpec
+from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
 from omrl.files import atomic_write
 
@@ -173,6 +173,25 @@ def library_versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {
         name: importlib.metadata.version(name) for name in libraries
     }
+
+
+# --- The MDP ---
+
+
+def check_mdp(folder: Path, manifest: Manifest, env: TaskEnv) -> None:
+    """`InputError` where the data in `folder` is not of exactly this MDP."""
+    held, wanted = manifest.spec, env.spec
+    if held.hash == wanted.hash:
+        return
+    fields = [field.name for field in dataclasses.fields(EnvSpec)]
+    other = ", ".join(n for n in fields if getattr(held, n) != getattr(wanted, n))
+    fix = "collect or import it anew"
+    if held.id != wanted.id:
+        fix = f"give data of {wanted.id}, or, to train on this, --env {held.id}"
+    raise InputError(
+        f"{bundled.label(folder)}: made with {held.id} of spec hash {held.hash[:12]}, not "
+        f"{wanted.id} of {wanted.hash[:12]}: another MDP ({other}); {fix}"
+    )
 
 
 # --- JSON ---

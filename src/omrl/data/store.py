@@ -74,7 +74,7 @@ def open_for_training(
     Raises `InputError` naming what does not fit.
     """
     dataset = open_dataset(path)
-    check_mdp(dataset.path, dataset.manifest, env)
+    manifests.check_mdp(dataset.path, dataset.manifest, env)
     for name in splits:
         if name not in dataset.splits:
             held = ", ".join(dataset.splits) or "none"
@@ -113,20 +113,6 @@ def are_tasks_of(env: TaskEnv, records: Sequence[TaskRecord]) -> bool:
         record.index < len(tasks) and np.array_equal(tasks[record.index], record.parameters)
         for record in records
     )
-
-
-def check_mdp(folder: Path, manifest: Manifest, env: TaskEnv) -> None:
-    """`InputError` where the data is not of exactly this MDP."""
-    if manifest.spec.hash != env.spec.hash:
-        fields = [field.name for field in dataclasses.fields(EnvSpec)]
-        other = [n for n in fields if getattr(manifest.spec, n) != getattr(env.spec, n)]
-        fix = "collect or import it anew"
-        if manifest.spec.id != env.spec.id:
-            fix = f"give data of {env.spec.id}, or, to train on this, --env {manifest.spec.id}"
-        raise InputError(
-            f"{bundled.label(folder)}: made with {manifest.spec.id} of spec hash {manifest.spec.hash[:12]}, not "
-            f"{env.spec.id} of {env.spec.hash[:12]}: another MDP ({', '.join(other)}); {fix}"
-        )
 
 
 # --- Writing ---
@@ -385,7 +371,7 @@ def write_slice(
     dtype = dtype or max((part.manifest.dtype for part in parts), key=manifests.FLOATS.index)
     if every < 1:
         raise InputError(f"every {every}: must be at least 1; 10 keeps episodes 0, 10, 20, ...")
-    check_mdp(dataset.path, dataset.manifest, env)
+    manifests.check_mdp(dataset.path, dataset.manifest, env)
     env = with_tasks_of(dataset, env)
     tasks = {index: view.task(index) for index in dataset.task_indices}
     tasks = {i: task.only(np.arange(0, task.num_episodes, every)) for i, task in tasks.items()}

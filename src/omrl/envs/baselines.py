@@ -149,7 +149,8 @@ def measure(env: TaskEnv, policy: Name, *, episodes: int, seed: int, command: st
 def recorded_oracle(env: TaskEnv, dataset: str, command: str, hardware: str) -> Measured:
     """The final returns of the agents that collected `dataset`, some or all tasks of `env`."""
     # This module is needed without data.
-    from omrl.data.store import are_tasks_of, check_mdp, open_dataset
+    from omrl.data.manifest import check_mdp
+    from omrl.data.store import are_tasks_of, open_dataset
 
     opened = open_dataset(dataset)
     # Ids that differ in their splits alone share their agents.

@@ -21,7 +21,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from omrl.arrays import check_array, read_npz
-from omrl.data.store import are_tasks_of, check_mdp, open_dataset
+from omrl.data.manifest import check_mdp
+from omrl.data.store import are_tasks_of, open_dataset
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
 from omrl.files import atomic_write
