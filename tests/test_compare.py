@@ -100,6 +100,18 @@ def test_other_data_is_marked(runs, tmp_path):
     assert "(efefefefefef)" in text
 
 
+def test_what_was_adapted_to_no_data_has_no_contexts_of_it(runs, tmp_path):
+    explored = {"protocol": "explore", "shots": (0, 1, 2)}
+    for path in runs:
+        for file in (path / "eval").glob("*.npz"):
+            file.unlink()
+        make_result(seeds=1, **explored).save(path / "eval" / "step-1000.npz")
+    text = " ".join(page(write_comparison(runs, tmp_path / "c.html")).text.split())
+    assert "behaviour and oracle of data/cheetah-vel" in text
+    assert "contexts of" not in text.partition("Study")[0]
+    assert "Return per task after adaptation, of one seed." in text
+
+
 @pytest.mark.parametrize("kind", [".png", ".svg", ".html"])
 def test_one_study_of_two_runs(runs, tmp_path, kind):
     out = write_comparison(runs, tmp_path / f"steps{kind}", study="steps", statistic="median")

@@ -215,9 +215,9 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds(monkeypatch):
         shown.evaluation(200, {"return": -41.25})
         shown.update("meta", 300, 50.0, 0.125)  # at 10.5 s
     assert text.getvalue().splitlines() == [
-        "meta 100/1000  50.0 steps/s  ETA 0:18  loss 0.25",
+        "100/1000 meta  50.0 steps/s  ETA 0:18  loss 0.25",
         "evaluation after 200 updates:  return -41.25",
-        "meta 300/1000  50.0 steps/s  ETA 0:14  loss 0.125  return -41.25",
+        "300/1000 meta  50.0 steps/s  ETA 0:14  loss 0.125  return -41.25",
     ]
 
 
@@ -227,4 +227,4 @@ def test_on_a_terminal_progress_is_a_bar():
     with TrainProgress(1000, console=console) as shown:
         shown.update("meta", 1000, 50.0, 0.25)
     assert "━" in text.getvalue()
-    assert "meta 1000/1000  50.0 steps/s" in text.getvalue()
+    assert "1000/1000 meta  50.0 steps/s" in text.getvalue()

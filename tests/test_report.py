@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from fake_results import make_result
+from omrl import stats
 from omrl.errors import InputError
-from omrl.report import write_report
+from omrl.report import intervals_told, write_report
 from omrl.tuning import FinetuneConfig
 
 LOG = [
@@ -142,6 +144,24 @@ def test_one_shot_and_one_seed(tmp_path):
     report = page(run)
     assert len(report.sources) == 2
     assert "adaptation curve (zero-shot, tasks 7, 2, 15): one shot only" in report.text
+    assert "Return per task, of one seed." in report.text
+
+
+@pytest.mark.parametrize(
+    ("seeds", "episodes", "told"),
+    [
+        ((2, 2), 1, "with 95 % intervals"),
+        ((1, 1), 2, "with 95 % intervals over the episodes of one seed"),
+        ((1, 1), 1, "without intervals: one seed, and one episode of each task"),
+        ((1, 2), 2, "with 95 % intervals, of one seed over its episodes"),
+    ],
+)
+def test_captions_promise_the_intervals_that_there_are(seeds, episodes, told):
+    results = [make_result(seeds=number, episodes=episodes) for number in seeds]
+    assert intervals_told(results) == told
+    for result in results:
+        curve = stats.bootstrap(result.shot(1), stats.mean)
+        assert math.isnan(curve.low) == told.startswith("without")
 
 
 def test_online_learning_has_its_curve(tmp_path):

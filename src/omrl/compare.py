@@ -19,7 +19,16 @@ from omrl import figures, stats
 from omrl.config import differences, json_hash, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write, read_text
-from omrl.report import Evaluation, figure, grouped, open_folder, render, study_section
+from omrl.report import (
+    Evaluation,
+    bars_told,
+    figure,
+    grouped,
+    intervals_told,
+    open_folder,
+    render,
+    study_section,
+)
 from omrl.results import (
     BASELINES,
     EvalResult,
@@ -260,7 +269,9 @@ def _section(runs: Runs, presets: Mapping[str, str], statistic: str) -> dict[str
     # Of the last states: the score is never a maximum over training.
     last = {name: results[-1] for name, results in runs.items()}
     first, *_ = last.values()
-    config = first.config
+    config, every = first.config, [result for results in runs.values() for result in results]
+    # Without contexts the data says but what behaved there, and how well.
+    of_data = "contexts" if config.needs_context else "behaviour and oracle"
     rows, notes = [], [*online_notes(config), f"{episodes_note(config)}; the last evaluated states"]
     for name, result in last.items():
         source, shots = result.provenance, result.config.shots
@@ -279,16 +290,16 @@ def _section(runs: Runs, presets: Mapping[str, str], statistic: str) -> dict[str
             ]
         )
         notes.append(
-            f"{name}: {estimates[1].method}; seeds {', '.join(map(str, source.seeds))}; contexts "
+            f"{name}: {estimates[1].method}; seeds {', '.join(map(str, source.seeds))}; {of_data} "
             f"of {source.dataset or 'no data'} ({source.dataset_hash[:12] or '-'})"
         )
         notes += [f"{name}: {note}" for note in test_tasks_note(source)]
     if len({result.provenance.dataset_hash for result in last.values()}) > 1:
-        notes.append("NOT OF THE SAME DATA: the contexts of these runs are of different datasets")
-    caption = "Return per task after adaptation; bars: standard error over seeds."
+        notes.append(f"NOT OF THE SAME DATA: {of_data} of these runs are of different datasets")
+    caption = f"Return per task after adaptation{bars_told(list(last.values()))}."
     shown = [figure(figures.bars_of_runs(last), caption)]
     if any(len(results) > 1 for results in runs.values()):
-        caption = "Return after adaptation over meta-training, with 95 % intervals."
+        caption = f"Return after adaptation over meta-training, {intervals_told(every)}."
         shown.append(figure(figures.methods_over_updates(runs), caption))
     return {
         "title": _title(first),

@@ -80,13 +80,8 @@ def adaptation_curve(result: EvalResult) -> Figure:
         per_task = [result.shot(rounds)[:, task].mean() for rounds in shots]
         label = "each task" if task == 0 else None
         axes.plot(places, per_task, color="#cccccc", linewidth=1, zorder=1, label=label)
-    interval_line(
-        axes,
-        places,
-        [stats.bootstrap(result.shot(rounds), stats.mean) for rounds in shots],
-        color=COLOURS["after"],
-        label="mean and 95 % interval",
-    )
+    estimates = [stats.bootstrap(result.shot(rounds), stats.mean) for rounds in shots]
+    interval_line(axes, places, estimates, color=COLOURS["after"], label=_mean(estimates))
     _baselines(axes, result)
     label = "trajectory" if explores else "adaptation rounds"
     axes.set(xlabel=label, ylabel=RETURN_LABEL, xticks=places)
@@ -104,7 +99,7 @@ def finetuning_curve(result: EvalResult) -> Figure:
         label = "each task" if task == 0 else None
         of_task = result.env_steps[:, task].mean(0), result.returns[:, task].mean((0, 2))
         axes.plot(*of_task, color="#cccccc", linewidth=1, zorder=1, label=label)
-    interval_line(axes, steps, estimates, color=COLOURS["after"], label="mean and 95 % interval")
+    interval_line(axes, steps, estimates, color=COLOURS["after"], label=_mean(estimates))
     _baselines(axes, result)
     axes.set(xlabel="environment steps online, per task", ylabel=RETURN_LABEL)
     thousands(axes)
@@ -311,6 +306,12 @@ def _spans(points: Sequence[MethodPoint]) -> Float[np.ndarray, "2 point"]:
         for point in points
     ]
     return np.nan_to_num(np.array(spans).T)
+
+
+def _mean(estimates: Sequence[stats.Estimate]) -> str:
+    """What is drawn of these, in the legend."""
+    has_interval = any(math.isfinite(estimate.low) for estimate in estimates)
+    return "mean and 95 % interval" if has_interval else "mean"
 
 
 def _spread(count: int) -> list[int]:

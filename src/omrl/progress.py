@@ -29,10 +29,11 @@ class TrainProgress:
             self._bar.start()
 
     def update(self, stage: str, step: int, steps_per_s: float, loss: float) -> None:
-        """After a chunk: `loss` is what the last row of the log says, as a mean over seeds."""
+        """After a chunk, `step` updates of all stages: `loss` is what the last row of the log says,
+        as a mean over seeds."""
         remaining = (self._total - step) / steps_per_s if steps_per_s else 0.0
         text = (
-            f"{stage} {step}/{self._total}  {steps_per_s:.1f} steps/s  "
+            f"{step}/{self._total} {stage}  {steps_per_s:.1f} steps/s  "
             f"ETA {clock(remaining)}  loss {loss:.4g}{self._evaluation}"
         )
         if self._bar is not None:

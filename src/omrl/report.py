@@ -127,9 +127,7 @@ def _evaluation(results: Evaluation, left_out: list[str], name: str) -> dict[str
         title += f", {config.context_size} {config.context_unit} of {config.context_slice}"
     title = f"{name}: {title}" if name else title
     header, rows, summary = table(result)
-    shown = [
-        figure(figures.per_task_bars(result), "Return per task; bars: standard error over seeds.")
-    ]
+    shown = [figure(figures.per_task_bars(result), f"Return per task{bars_told([result])}.")]
     if config.protocol == "finetune":
         caption = f"Return while learning online: {config.finetune.schedule}."
         shown.append(figure(figures.finetuning_curve(result), caption))
@@ -202,7 +200,8 @@ def shift_section(results: Sequence[shift.ShiftResult]) -> dict[str, Any]:
 def _add_training(report: Report, run: Path, evaluations: Sequence[Evaluation]) -> None:
     for results in evaluations:
         if len(results) > 1:
-            caption = "Return of the evaluated states over meta-training, with 95 % intervals."
+            told = intervals_told(results)
+            caption = f"Return of the evaluated states over meta-training, {told}."
             report.training.append(figure(figures.return_over_updates(results), caption))
     log = read_log(run)
     evaluated = [
@@ -237,6 +236,25 @@ def _add_facts(report: Report, run: Path) -> None:
         is_json = path.suffix == ".json"
         text = json.dumps(read_json(path), indent=2) if is_json else read_text(path)
         report.facts.append({"title": title, "text": text})
+
+
+def intervals_told(results: Sequence[EvalResult]) -> str:
+    """What a caption says of the intervals of means over seeds and tasks, as `stats.bootstrap` has
+    them."""
+    alone = [result for result in results if len(result.provenance.seeds) == 1]
+    if not alone:
+        return "with 95 % intervals"
+    if len(alone) < len(results):
+        return "with 95 % intervals, of one seed over its episodes"
+    if all(result.config.episodes == 1 for result in alone):
+        return "without intervals: one seed, and one episode of each task"
+    return "with 95 % intervals over the episodes of one seed"
+
+
+def bars_told(results: Sequence[EvalResult]) -> str:
+    """What a caption says of error bars, which one seed has none of."""
+    several = any(len(result.provenance.seeds) > 1 for result in results)
+    return "; bars: standard error over seeds" if several else ", of one seed"
 
 
 def figure(svg: bytes, caption: str) -> dict[str, str]:

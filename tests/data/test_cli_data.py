@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from omrl.cli.data import main
+from omrl.data.slice import GRAMMAR
 from omrl.data.store import open_dataset
 from omrl.envs import registry
 from omrl.errors import InputError
@@ -91,6 +92,14 @@ def test_validate_refuses_another_mdp(dataset, other_env, monkeypatch):
     monkeypatch.setattr(registry, "make", lambda env_id: other_env)
     with pytest.raises(InputError, match="another MDP"):
         main(["validate", str(dataset.path)], "")
+
+
+@pytest.mark.parametrize("command", ["slice", "relabel", "export"])
+def test_help_lists_every_slice(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"], "")
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert GRAMMAR in told
 
 
 def test_slice_writes_a_smaller_dataset(dataset, tmp_path, capsys):

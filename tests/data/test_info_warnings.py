@@ -144,6 +144,15 @@ def test_splits(manifest, splits, expected):
     assert fired(of_manifest(replace(manifest, splits=splits))) == expected
 
 
+def test_an_encoder_buffer_needs_no_test_tasks(manifest):
+    held = replace(manifest, splits={"train": (0, 1, 2)})
+    (warning,) = of_manifest(held)
+    assert "no split is called test" in str(warning)
+    assert "protocol explore takes the environment's" in str(warning)
+    assert fired(of_manifest(replace(held, source={"buffer": "main"}))) == {"missing split": ()}
+    assert fired(of_manifest(replace(held, source={"buffer": "encoder"}))) == {}
+
+
 @pytest.mark.parametrize(("rows", "expected"), [(1, {"few transitions": (2,)}), (2, {})])
 def test_a_task_with_far_fewer_transitions(manifest, rows, expected):
     held = with_task(manifest, 2, transitions=rows, episodes=1)

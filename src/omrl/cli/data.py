@@ -7,8 +7,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+import tyro
 from tyro.conf import Positional
 
 from omrl import bundled
@@ -20,6 +21,7 @@ from omrl.cli.options import as_options, parse, print_json
 from omrl.data import manifest as manifests
 from omrl.data import validate as validation
 from omrl.data.mixture import open_view
+from omrl.data.slice import GRAMMAR
 from omrl.data.store import open_dataset, write_slice
 from omrl.envs import registry
 from omrl.errors import InputError, nearest
@@ -47,9 +49,9 @@ class SliceOptions:
     """Folder of the dataset to cut from."""
     out: Positional[Path]
     """Folder of the new dataset."""
-    slice: str = "all"
-    """all, start, middle, end, every-K, return-LOW-HIGH, first-N, middle-N, last-N or spread-N
-    episodes, or as in first-N-transitions; or a mixture of two, 0.3:all+0.7:end."""
+    slice: Annotated[
+        str, tyro.conf.arg(help=f"{GRAMMAR}; or a mixture of two, 0.3:all+0.7:end.")
+    ] = "all"
     mix: Path | None = None
     """Dataset that the second slice of the mixture is of, if not of the same."""
     every: Count = 1

@@ -16,7 +16,7 @@ from omrl.data.dataset import Dataset
 from omrl.data.exchange import export_dataset, import_dataset
 from omrl.data.formats import FORMATS
 from omrl.data.formats.source import Request, Statement, read_statement
-from omrl.data.slice import Slice
+from omrl.data.slice import GRAMMAR, Slice
 from omrl.data.store import open_dataset
 from omrl.envs import registry
 from omrl.errors import InputError
@@ -71,8 +71,7 @@ class ExportOptions:
     out: Positional[Path]
     """Folder to write; for Minari its root, which may hold other datasets."""
     format: Annotated[str, tyro.conf.arg(help=f"One of {_WRITTEN}.")]
-    slice: str = "all"
-    """all, start, middle, end, first-N, middle-N, last-N, spread-N, every-K or return-LOW-HIGH."""
+    slice: Annotated[str, tyro.conf.arg(help=f"{GRAMMAR}.")] = "all"
     json: bool = False
     """Print one JSON object."""
 

@@ -10,15 +10,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import tyro
 from tyro.conf import Positional
 
 from omrl.cli.options import as_options
 from omrl.data.borrow import Borrowing
 from omrl.data.dataset import Dataset
 from omrl.data.relabel import relabel
-from omrl.data.slice import Slice
+from omrl.data.slice import GRAMMAR, Slice
 from omrl.data.store import open_dataset
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
@@ -58,8 +59,7 @@ class RelabelOptions:
     """FILE.py:FUNCTION that computes the rewards. The file is run: it must be one of your own."""
     id: str = ""
     """Of the environment with the rewards of the function: my-cheetah/fast-v1."""
-    slice: str = "all"
-    """all, start, middle, end, first-N, middle-N, last-N, spread-N, every-K or return-LOW-HIGH."""
+    slice: Annotated[str, tyro.conf.arg(help=f"{GRAMMAR}.")] = "all"
     overwrite: bool = False
     """Replace the dataset at `out`, if there is one, once the new one is whole."""
     json: bool = False

@@ -75,8 +75,15 @@ def _of_splits(manifest: Manifest) -> list[Remark]:
         problem = "in both splits, train and test"
         fix = "results on the test split would flatter; write the dataset with other splits"
         found.append(Remark("test tasks in training", tuple(sorted(both)), problem, fix))
-    for name in [name for name in ("train", "test") if name not in splits]:
+    # Contexts alone are of an encoder buffer; who is evaluated, the main one says.
+    is_encoder = (manifest.source or {}).get("buffer") == "encoder"
+    needed = ("train",) if is_encoder else ("train", "test")
+    for name in [name for name in needed if name not in splits]:
         problem, fix = f"no split is called {name}", "name another one to training and evaluation"
+        if name == "test":
+            fix = (
+                "name another one or tasks to evaluation; protocol explore takes the environment's"
+            )
         found.append(Remark("missing split", (), problem, fix))
     unused = {task.index for task in manifest.tasks} - set().union(*splits.values())
     if unused:
