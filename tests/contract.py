@@ -34,6 +34,7 @@ from omrl.data.buffers import Buffers, with_columns
 from omrl.data.device import DeviceData
 from omrl.data.sample import BatchSpec, sample_batches
 from omrl.nets.mlp import forward
+from omrl.stages import stages_of
 from omrl.types import Spec, Step
 from toy import Toy, ToyConfig, make_data
 
@@ -233,6 +234,7 @@ def check_one_trace(case: Case, _: Path) -> None:
     """One program and one trace per stage, whatever the chunk's length, the number of seeds and
     whoever made the state."""
     assert algorithm(case).stages() == algorithm(case).stages()
+    assert stages_of(case.make()) is stages_of(algorithm(case))
     trained(case)
     traces = TRACES[case.name]
     assert traces == len(stages(case))

@@ -278,7 +278,7 @@ def test_offline_training_on_what_was_collected(run, tmp_path):
 
 def test_the_command(tmp_path, capsys):
     config = tmp_path / "config.json"
-    config.write_text(json.dumps(to_json(with_algo(steps=1))))
+    config.write_text(json.dumps(to_json(CONFIG)))
     out = tmp_path / "run"
     assert main(["train", "--from", str(config), "--out", str(out), "--quiet", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["run"] == str(out)
@@ -319,7 +319,7 @@ def test_the_commands_of_the_page_work(page, count, made, tmp_path, monkeypatch)
         program, *arguments = shlex.split(line)
         assert program == "omrl"
         trains = arguments[0] == "train" and "--out" in arguments
-        narrow = [] if "borel" in page else ["--algo.hidden", "8"]
+        narrow = [] if "borel" in page else ["--algo.hidden", "8", "--eval.shots", "0", "1"]
         quick = ["--eval.episodes", "1", *narrow] if trains else []
         assert main([*arguments, *quick]) == 0
     assert {path.name for path in tmp_path.iterdir()} == made

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from jaxtyping import Int
 
-from omrl.algorithm import Algorithm
+from omrl.algorithm import Algorithm, Stage
 from omrl.data.buffers import Buffers, TrainingData, is_on_disk, num_rows
 from omrl.data.device import DeviceData
 from omrl.data.sample import BatchSpec, check_sizes, check_specs
 from omrl.errors import InputError
 from omrl.exploration import Exploration
 from omrl.ranges import INT32_MAX
+
+
+@cache
+def stages_of(algorithm: Algorithm) -> tuple[Stage, ...]:
+    """The stages, the same objects for equal algorithms.
+
+    Methods are equal only if they are of the same object: with stages of its own, an algorithm that
+    is built again would have its programs traced and compiled again.
+    """
+    return algorithm.stages()
 
 
 def num_updates(algorithm: Algorithm) -> int:

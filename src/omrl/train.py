@@ -32,7 +32,7 @@ from omrl.pace import Pace
 from omrl.progress import TrainProgress
 from omrl.ranges import INT32_MAX, Count, Natural, Size, check_ranges
 from omrl.runs import Run, claimed
-from omrl.stages import check_data, num_updates, stage_ends
+from omrl.stages import check_data, num_updates, stage_ends, stages_of
 
 __all__ = [
     "TrainConfig",
@@ -157,7 +157,7 @@ def train(
             trainer = _Trainer(
                 run=run,
                 config=config,
-                stages=algorithm.stages(),
+                stages=stages_of(algorithm),
                 stage_ends=ends,
                 layout=layout,
                 data=data if data is None or is_on_disk(data) else place(data, layout.replicated),
