@@ -15,7 +15,8 @@ from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.config import json_hash
 from omrl.errors import InputError
 from omrl.experiments.declare import Experiment, Scale, plan
-from omrl.experiments.registry import EXPERIMENTS, experiment
+from omrl.experiments.registry import EXPERIMENTS, OUTSIDE_RL, experiment
+from omrl.omniglot.settings import ID as OMNIGLOT
 from omrl.ranges import Count
 from omrl.tables import markdown, print_lines, print_table
 
@@ -35,6 +36,8 @@ ID is one of
 --scale smoke   minutes on two cores, with what is bundled: shows that all works, and the direction
 --scale gpu     complete lifetimes on one GPU, in pieces of ten minutes (--only)
 --scale paper   the paper's settings, lengths and number of seeds
+
+{omniglot} is of images that you give, and has options of its own: ID --help
 """
 
 
@@ -72,14 +75,21 @@ def main(arguments: Sequence[str], command: str) -> None:
     name, *rest = arguments
     if name.startswith("-"):
         raise InputError(f"{name}: name an experiment before all options: {USAGE}")
+    if name in OUTSIDE_RL:
+        from omrl.cli import reproduce_omniglot
+
+        reproduce_omniglot.main(rest, command)
+        return
     chosen = experiment(name)
     _reproduce(chosen, parse(ReproduceOptions, "reproduce ID", rest), command)
 
 
 def _help() -> str:
-    width = max(map(len, EXPERIMENTS))
-    lines = [f"  {name:<{width}}  {each.title}" for name, each in EXPERIMENTS.items()]
-    return HELP.format(experiments="\n".join(lines)).rstrip()
+    titles = {name: each.title for name, each in EXPERIMENTS.items()}
+    titles |= OUTSIDE_RL
+    width = max(map(len, titles))
+    lines = [f"  {name:<{width}}  {title}" for name, title in titles.items()]
+    return HELP.format(experiments="\n".join(lines), omniglot=OMNIGLOT).rstrip()
 
 
 def _reproduce(chosen: Experiment, options: ReproduceOptions, command: str) -> None:

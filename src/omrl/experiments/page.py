@@ -10,7 +10,7 @@ from typing import Any
 from omrl import figures
 from omrl.config import differences, read_json, to_json
 from omrl.errors import InputError
-from omrl.experiments.declare import Experiment, Scale
+from omrl.experiments.declare import Claim, Experiment, Scale
 from omrl.experiments.rows import Row, notes, table, to_object
 from omrl.figures import MethodPoint
 from omrl.files import atomic_write
@@ -25,7 +25,7 @@ RUNS_HEADER = ["run", "preset", "seeds", "updates", "updates/s of each seed", "s
 FILES = ("table.md", "results.json", "page.html", "figure.png", "curves.png")
 
 
-def check_out(out: Path, experiment: Experiment, scale: Scale, *, seeds: int) -> None:
+def check_out(out: Path, experiment: str, scale: Scale, *, seeds: int) -> None:
     """Makes the folder `out` where there is none. `InputError` where it has results of another
     experiment, scale or number of seeds, which ours would replace, or a file cannot be written."""
     (out / "results").mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def check_out(out: Path, experiment: Experiment, scale: Scale, *, seeds: int) ->
         found = held["experiment"], held["scale"], *sorted(set(rows))
     except (TypeError, KeyError):
         raise InputError(f"{path}: not the results of an experiment; {fix}") from None
-    if found != (experiment.id, scale, seeds):
+    if found != (experiment, scale, seeds):
         of_seeds = " and ".join(map(str, found[2:]))
         raise InputError(
             f"{out}: has results of {found[0]}, scale {found[1]}, {of_seeds} seeds; give another "
@@ -64,18 +64,18 @@ def write(
     lines = notes(experiment, scale, rows)
     listed = "\n".join(f"* {line}" for line in lines)
     text = f"# {experiment.title}\n\n{markdown(header, cells)}\n\n{listed}\n"
-    _write(out / "table.md", text.encode())
+    write_file(out / "table.md", text.encode())
     found = {
         "experiment": experiment.id,
         "scale": scale,
         "command": command,
-        "claim": to_json_claim(experiment),
+        "claim": claim_to_json(experiment.claim),
         "rows": [to_object(row) for row in rows],
         "notes": lines,
     }
-    _write(out / "results.json", (json.dumps(found, indent=2, allow_nan=False) + "\n").encode())
+    write_file(out / "results.json", (json.dumps(found, indent=2, allow_nan=False) + "\n").encode())
     drawn = _draw(out, experiment, rows)
-    _write(
+    write_file(
         out / "page.html",
         render(
             "experiment.html",
@@ -90,14 +90,15 @@ def write(
             runs_header=RUNS_HEADER,
             runs=[_run(row) for row in rows],
             facts=_facts(rows),
+            footnote="Returns are undiscounted sums of rewards of the last states; nothing was "
+            "selected among checkpoints.",
         ).encode(),
     )
     return found
 
 
-def to_json_claim(experiment: Experiment) -> dict[str, Any]:
+def claim_to_json(claim: Claim) -> dict[str, Any]:
     """The paper's side, as JSON values."""
-    claim = experiment.claim
     numbers = {
         label: {"value": number.value, "error": number.error}
         for label, number in claim.numbers.items()
@@ -118,11 +119,11 @@ def _draw(out: Path, experiment: Experiment, rows: Sequence[Row]) -> list[dict[s
         for arm, row in zip(arms, rows, strict=True)
     ]
     draw = figures.methods_lines if experiment.figure == "lines" else figures.methods_bars
-    _write(out / "figure.png", draw(points, png=True))
+    write_file(out / "figure.png", draw(points, png=True))
     shown = [figure(draw(points), "Return after adaptation on the test tasks, 95 % intervals.")]
     curves = {row.outcome.planned.arm.label: row.outcome.curve for row in rows}
     if any(len(curve) > 1 for curve in curves.values()):
-        _write(out / "curves.png", figures.methods_over_updates(curves, png=True))
+        write_file(out / "curves.png", figures.methods_over_updates(curves, png=True))
         caption = "The same over meta-training. The score is that of the last point."
         shown.append(figure(figures.methods_over_updates(curves), caption))
     return shown
@@ -155,6 +156,7 @@ def _facts(rows: Sequence[Row]) -> list[dict[str, str]]:
     return facts
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
+    """Puts a whole file in the place of an old one."""
     with atomic_write(path) as file:
         file.write(content)

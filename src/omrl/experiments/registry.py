@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from omrl.errors import InputError, nearest
 from omrl.experiments import macaw
 from omrl.experiments.declare import Experiment
+from omrl.omniglot import settings as omniglot
 
 EXPERIMENTS: Mapping[str, Experiment] = {each.id: each for each in macaw.EXPERIMENTS}
+OUTSIDE_RL: Mapping[str, str] = {omniglot.ID: omniglot.TITLE}
+"""Titles by id; these have commands of their own, `omrl.cli.reproduce_…`."""
 
 
 def experiment(name: str) -> Experiment:
     """The experiment of that id. `InputError` with the nearest ones if there is none."""
     if name not in EXPERIMENTS:
-        raise InputError(f"no experiment {name!r}; {nearest(name, EXPERIMENTS)}")
+        known = [*EXPERIMENTS, *OUTSIDE_RL]
+        raise InputError(f"no experiment {name!r}; {nearest(name, known)}")
     return EXPERIMENTS[name]

@@ -52,7 +52,7 @@ def reproduce(
     """
     shop = Workshop(data, (cache or out) / "runs", devices, command, say, quiet)
     problems = [stages.check(shop, each) for each in planned]
-    page.check_out(out, experiment, scale, seeds=planned[0].config.train.seeds)
+    page.check_out(out, experiment.id, scale, seeds=planned[0].config.train.seeds)
     outcomes = [
         stages.carry_out(shop, each, problem)
         for each, problem in zip(planned, problems, strict=True)
