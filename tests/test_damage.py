@@ -22,6 +22,7 @@ import pytest
 from points import BEHAVIOUR, PointEnv, lifetime
 
 import fake_studies
+import tiny_omniglot
 from fake_results import make_result
 from fake_shift import make_shift
 from omrl import bundle, runs
@@ -44,6 +45,7 @@ from omrl.envs.base import EnvSpec
 from omrl.errors import InputError
 from omrl.export import export_policy, load_policy
 from omrl.logs import read_log
+from omrl.omniglot.images import read_images
 from omrl.results import EvalResult, table
 from omrl.simulate import Labels
 from omrl.studies import results as studies
@@ -248,6 +250,13 @@ FOREIGN: dict[str, Callable[[Path], Damageable]] = {
     ),
 }
 
+
+def of_images(folder: Path) -> Damageable:
+    contents = tiny_omniglot.members(tiny_omniglot.ALPHABETS[:1], characters=1)
+    file = tiny_omniglot.write_archive(folder / "omniglot", "images_background", contents)
+    return Damageable(file, lambda: read_images(file.parent))
+
+
 KINDS: dict[str, Callable[[Path], Damageable]] = {
     "manifest": of_dataset("manifest.json"),
     "column": of_dataset("task-000/obs.npy"),
@@ -268,6 +277,7 @@ KINDS: dict[str, Callable[[Path], Damageable]] = {
     "kept": of_kept,
     "spec": of_spec,
     "statement": of_statement,
+    "images": of_images,
     **FOREIGN,
 }
 JSON = (
@@ -309,7 +319,7 @@ def damage_everywhere(damaged: Damageable, count: int, last: int = 0) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_damaged_bytes(tmp_path, name):
-    archive = name in ("evaluation", "curve", "collection", "agents", "npz")
+    archive = name in ("evaluation", "curve", "collection", "agents", "npz", "images")
     # Of an archive, the directory is at the end.
     damage_everywhere(KINDS[name](tmp_path), 25, 100 if archive else 0)
 

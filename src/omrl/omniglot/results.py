@@ -50,8 +50,11 @@ def write(
     """Writes results/*.npz, table.md, results.json, figure.png, figure.svg and page.html."""
     header, cells = table(plan, found)
     lines = notes(scale, plan, problem, found)
-    for each in found:
-        _save(out / "results", each)
+    raw = {out / "results" / f"{slug(each.network.label)}.npz": each for each in found}
+    for stale in set((out / "results").glob("*.npz")) - raw.keys():
+        stale.unlink()  # of networks that this table lacks; the runs have them
+    for path, each in raw.items():
+        _save(path, each)
     listed = "\n".join(f"* {line}" for line in lines)
     write_file(out / "table.md", f"# {TITLE}\n\n{markdown(header, cells)}\n\n{listed}\n".encode())
     described = {
@@ -65,10 +68,9 @@ def write(
     }
     text = json.dumps(described, indent=2, allow_nan=False) + "\n"
     write_file(out / "results.json", text.encode())
-    for suffix in ("png", "svg"):
-        picture = curves(found, footer(problem), png=suffix == "png")
-        write_file(out / f"figure.{suffix}", picture)
-    shown = figure(curves(found, footer(problem)), "Accuracy on episodes of each side.")
+    picture = curves(found, footer(problem))
+    write_file(out / "figure.svg", picture)
+    write_file(out / "figure.png", curves(found, footer(problem), png=True))
     write_file(
         out / "page.html",
         render(
@@ -79,7 +81,7 @@ def write(
             header=header,
             rows=cells,
             notes=lines,
-            figures=[shown],
+            figures=[figure(picture, "Accuracy in episodes of classes of either side.")],
             command=command,
             runs_header=RUNS_HEADER,
             runs=[_run(each) for each in found],
@@ -91,8 +93,8 @@ def write(
     return Written(header, cells, lines, described)
 
 
-def _save(folder: Path, found: Found) -> None:
-    with atomic_write(folder / f"{slug(found.network.label)}.npz") as file:
+def _save(path: Path, found: Found) -> None:
+    with atomic_write(path) as file:
         np.savez(
             file,
             accuracy=found.result.accuracy,
@@ -148,7 +150,7 @@ def notes(scale: Scale, plan: Scaled, problem: Problem, found: Sequence[Found]) 
         *plan.notes,
         f"an episode has {learner.ways} classes, 1 drawing of each to adapt to in "
         f"{learner.inner_steps} inner step{'s' * (learner.inner_steps > 1)} and {learner.queries} "
-        f"to be judged on; chance is {100 * chance(learner):g} %",
+        f"to be judged on; chance is {100 * chance(learner):.3g} %",
         *(
             f"{side}: {counts[side]:,} classes, {TURNS} turns of {counts[side] // TURNS} "
             f"characters, of {', '.join(getattr(split, side))}"

@@ -19,9 +19,9 @@ from omrl.ranges import Count, Natural, Positive, Size, check_ranges
 ID = "macaw-fig6-omniglot"
 TITLE = "MACAW, Figure 6, Omniglot: weight transforms outside RL"
 CLAIM = Claim(
-    words="Of three perceptrons the one with weight-transform layers combines fast convergence with "
-    "good accuracy in the end. As many parameters in wide plain layers converge faster than few, "
-    "too, but overfit the training classes.",
+    words="Of three perceptrons the one with weight-transform layers combines fast convergence "
+    "with good accuracy in the end. As many parameters in wide plain layers converge faster than "
+    "few, too, but overfit the training classes.",
     source="arXiv:2008.06043, Figure 6 (7 in the ICML version) and appendix C.1",
 )
 DEVIATES = (

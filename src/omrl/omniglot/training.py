@@ -227,9 +227,9 @@ class _Trainer:
             return
         start = starts[int(np.argmin(np.isfinite(losses)))]
         raise NonFiniteError(
-            f"{self.label}, seed {start.seed}: the loss of meta-step {self.step} is not finite with "
-            f"rates {start.inner_lr:g} and {start.outer_lr:g}; take smaller ones, --inner-lr and "
-            "--outer-lr"
+            f"{self.label}, seed {start.seed}: the loss of meta-step {self.step} is not finite "
+            f"with rates {start.inner_lr:g} and {start.outer_lr:g}; take smaller ones, --inner-lr "
+            "and --outer-lr"
         )
 
 
