@@ -306,12 +306,16 @@ def test_gradient_steps_per_environment_step(name):
     [
         ("online.md", 3, {"runs", "my-data", "my-data-encoder"}),
         ("algorithms/smac.md", 7, {"runs", "buffers", "buffers-encoder"}),
-        ("algorithms/borel.md", 5, {"runs", "my-data", "shared"}),
+        ("algorithms/borel.md#reward-relabelling", 5, {"runs", "my-data", "shared"}),
     ],
 )
 def test_the_commands_of_the_page_work(page, count, made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    page, _, section = page.partition("#")
     text = (Path(__file__).parents[1] / "docs" / page).read_text()
+    if section:
+        title = "## " + section.capitalize().replace("-", " ") + "\n"
+        text = text.partition(title)[2].partition("\n## ")[0]
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
     assert len(lines) == count

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from omrl import (
     preset_ablations,
     preset_borel,
+    preset_borel_smac,
     preset_macaw_smac,
     preset_online,
     preset_smac,
@@ -306,6 +307,7 @@ PRESETS |= preset_smac.presets(
 )
 PRESETS |= preset_macaw_smac.presets(Preset(RunConfig(), source=""), _TUNED)
 PRESETS |= preset_borel.presets(Preset(RunConfig(), source=""), CHEETAH_TRACES)
+PRESETS |= preset_borel_smac.presets(Preset(RunConfig(), source=""))
 
 
 def preset(name: str) -> Preset:

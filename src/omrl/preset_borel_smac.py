@@ -1,0 +1,83 @@
+"""Presets of BOReL as SMAC's paper compares with it (arXiv:2107.03974, section 6, appendix C.3).
+
+The paper ran BOReL's code on the data of SMAC with the original hyper-parameters and with those of
+SMAC (network size, learning rate, batch size), and drew the better of both in Figure 5. All of them
+are evaluated as SMAC is; the belief goes through all three trajectories.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omrl.algos.borel_config import BeliefSacConfig, BorelConfig
+from omrl.envs import registry
+from omrl.preset_borel import CODE
+from omrl.preset_macaw_smac import EXPLORED
+from omrl.preset_smac import ENVS, SLICES
+
+if TYPE_CHECKING:
+    from omrl.presets import Preset
+
+MATCHED = {
+    "policy": BeliefSacConfig(hidden=(300, 300, 300), log_prob="clipped"),
+    "task_batch": 4,
+    "steps": 50_000,
+}
+"""What changes in the original settings."""
+
+PHYSICS = ("walker-params", "hopper-params")
+"""Problems whose tasks differ in their physics, so that rewards do not tell them apart."""
+
+EPOCHS = 100
+"""Of the VAE in the reference code: all tasks, 4 at a time, with all trajectories, 8 at a time."""
+
+_VAE = (
+    "trajectories are drawn with replacement, in the code by permutations, of 100 epochs: here as "
+    "many updates as these are with 1,200 transitions of each training task where no episode ends "
+    "early, so that a task has less than 8 trajectories"
+)
+_STATES = "the code decodes rewards alone, which say nothing of physics: here next states as well"
+_NOT_TOLD = {
+    "original": "as borel-cheetah-vel-code, on all problems alike; which of the code's four "
+    "configurations was run is not told",
+    "matched": "matched are the widths of policy and Qs, their Adam rates, which were the same, "
+    "256 transitions of 4 tasks, and 50,000 updates as SMAC's offline phase has; which batch size "
+    "and networks are meant, and whether more was matched, is not told: encoder and decoder are as "
+    "in -original",
+}
+
+
+def presets(base: Preset) -> dict[str, Preset]:
+    """`borel-smac-PROBLEM-KIND`, made of `base`."""
+    return {
+        f"borel-smac-{problem}-{kind}": _preset(base, problem, kind)
+        for problem in ENVS
+        for kind in ("original", "matched")
+    }
+
+
+def _preset(base: Preset, problem: str, kind: str) -> Preset:
+    original, deviates = _original(problem), [_NOT_TOLD[kind], _VAE]
+    if problem in PHYSICS:
+        deviates.append(_STATES)
+    config = replace(
+        base.config,
+        env=ENVS[problem],
+        algo=replace(original, **MATCHED) if kind == "matched" else original,
+        slice=SLICES[f"{problem}-paper"][0],
+        eval=EXPLORED,
+    )
+    return replace(
+        base,
+        config=config,
+        source=f"arXiv:2107.03974, section 6 and appendix C.3: BOReL, {kind} hyper-parameters",
+        deviates="; ".join(deviates),
+    )
+
+
+def _original(problem: str) -> BorelConfig:
+    num_tasks = len(registry.make(ENVS[problem]).splits["train"])
+    vae = replace(CODE.vae, state_head="squared") if problem in PHYSICS else CODE.vae
+    return replace(CODE, vae=vae, vae_steps=EPOCHS * math.ceil(num_tasks / CODE.vae_task_batch))

@@ -1,0 +1,70 @@
+"""BOReL on SMAC's data: what is original and what matched, and how physics is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import pytest
+
+from omrl import preset_smac
+from omrl.algos.borel_config import BorelConfig
+from omrl.algos.registry import build
+from omrl.envs import registry
+from omrl.presets import PRESETS
+from omrl.protocol import EXPLORE
+from test_presets import spec_of
+
+KINDS = ("original", "matched")
+COMPARED = [f"borel-smac-{problem}-{kind}" for problem in preset_smac.ENVS for kind in KINDS]
+PHYSICS = {"walker-params", "hopper-params"}
+
+
+def algo(name: str) -> BorelConfig:
+    config = PRESETS[name].config.algo
+    assert isinstance(config, BorelConfig)
+    return config
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_environment_data_and_evaluation_are_those_of_smac(name):
+    config, kind = PRESETS[name].config, name.rsplit("-", 1)[1]
+    smac = PRESETS[name.removeprefix("borel-").removesuffix(kind) + "paper"].config
+    same = ("env", "discount", "train_split", "holdout", "slice")
+    assert [getattr(config, field) for field in same] == [getattr(smac, field) for field in same]
+    assert config.eval == PRESETS["macaw-" + name.removeprefix("borel-")].config.eval
+    assert config.eval.explore == EXPLORE["explore-paper"]["explore"]
+
+
+@pytest.mark.parametrize("problem", preset_smac.ENVS)
+def test_what_is_original_and_what_is_matched(problem):
+    original, matched = (algo(f"borel-smac-{problem}-{kind}") for kind in KINDS)
+    smac: Any = PRESETS[f"smac-{problem}-paper"].config.algo
+    code = algo("borel-cheetah-vel-code")
+    head = "squared" if problem in PHYSICS else "none"
+    vae = replace(code.vae, state_head=head)
+    assert original == replace(code, vae=vae, vae_steps=original.vae_steps)
+    policy: Any = matched.policy
+    assert policy.hidden == smac.hidden == (300, 300, 300)
+    assert policy.policy_lr == policy.critic_lr == smac.policy_lr == smac.critic_lr == 3e-4
+    assert matched.batch.size == smac.batch.size == 256
+    assert (matched.task_batch, matched.steps) == (smac.task_batch, smac.steps) == (4, 50_000)
+    same = {"policy": original.policy, "task_batch": 16, "steps": 1_000_000}
+    assert replace(matched, **same) == original
+
+
+def test_updates_of_the_model_are_100_epochs():
+    """Three trajectories of a task are one chunk of 8; of 100 tasks there are 25 chunks of 4."""
+    assert len(registry.make("cheetah-vel/oyster-v1").splits["train"]) == 100
+    assert algo("borel-smac-cheetah-vel-original").vae_steps == 2500
+
+
+@pytest.mark.parametrize("problem", preset_smac.ENVS)
+def test_states_are_decoded_where_rewards_cannot_be_another_tasks(problem):
+    """Relabelling is refused just there, so that these presets have to do without."""
+    config = PRESETS[f"borel-smac-{problem}-matched"].config
+    env = registry.make(config.env)
+    assert env.task_changes_physics == (problem in PHYSICS)
+    state = jax.eval_shape(build(config.algo, spec_of(config.env)).init, jax.random.PRNGKey(0))
+    assert (state.model.vae.states is not None) == (problem in PHYSICS)
