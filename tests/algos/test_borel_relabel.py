@@ -89,12 +89,14 @@ def logged(key: jax.Array) -> DeviceData:
     )
 
 
-@pytest.mark.parametrize("reset", [False, True])
-def test_all_of_the_data_is_as_its_trajectories(encoder, getkey, reset):
-    """Of every transition, but for the last of an inner episode, which leads to the next one."""
+@pytest.mark.parametrize(("reset", "to_start"), [(False, False), (True, False), (False, True)])
+def test_all_of_the_data_is_as_its_trajectories(encoder, getkey, reset, to_start):
+    """Of every transition, but for the last of an inner episode, which leads to the next one, and
+    with `to_start` that of the trajectory, which leads to the start of the first."""
     data = logged(getkey())
     spec = TrajectorySpec("t", 1, episodes=2, horizon=4)
-    prepared = data._replace(**belief_columns(encoder, data, episodes=2, reset=reset))
+    changes = {"reset": reset, "to_start": to_start}
+    prepared = data._replace(**belief_columns(encoder, data, episodes=2, **changes))
     for task, lengths in enumerate(LENGTHS):
         seen = 0
         for number in range(-(-len(lengths) // 2)):
@@ -108,6 +110,9 @@ def test_all_of_the_data_is_as_its_trajectories(encoder, getkey, reset):
             if len(own) == 2:
                 after = after.at[inner - 1, :3].set(one.obs[inner])
                 terminated[inner - 1] = False
+            if to_start:
+                after = after.at[-1, :3].set(data.obs[task, 0])
+                terminated[-1] = False
             np.testing.assert_allclose(batch.obs, before, rtol=1e-5, atol=1e-6)
             np.testing.assert_allclose(batch.next_obs, after, rtol=1e-5, atol=1e-6)
             np.testing.assert_array_equal(batch.terminated, terminated)

@@ -123,7 +123,13 @@ class Borel(Algorithm[BorelState, Belief]):
         """The data as that of the belief MDP, by the encoder as it is."""
         data = data._replace(obs=self.scaled(data.obs.astype(jnp.float32)))
         config, encoder = self.config, state.model.vae.encoder
-        return belief_columns(encoder, data, episodes=config.episodes, reset=config.reset_belief)
+        return belief_columns(
+            encoder,
+            data,
+            episodes=config.episodes,
+            reset=config.reset_belief,
+            to_start=config.last_leads == "to-start",
+        )
 
     def update_policy(
         self,

@@ -153,6 +153,10 @@ class BorelConfig:
     reset_belief: bool = False
     """The policy learns with beliefs that begin anew with every transition that ends the MDP, as in
     the reference code; the VAE's and those at the test do not."""
+    last_leads: Literal["nowhere", "to-start"] = "nowhere"
+    """What follows on the last transition of a trajectory: the observation that it leads to, from
+    which the policy bootstraps, or a start, as if one more episode followed. The former may be one
+    that no action is ever taken on, with any value."""
     normalize_obs: bool = False
     """Standardise observations with the training tasks' mean and deviation."""
 

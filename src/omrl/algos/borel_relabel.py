@@ -49,7 +49,12 @@ def belief_states(
 
 
 def belief_columns(
-    encoder: BeliefEncoder, data: DeviceData, *, episodes: int, reset: bool = False
+    encoder: BeliefEncoder,
+    data: DeviceData,
+    *,
+    episodes: int,
+    reset: bool = False,
+    to_start: bool = False,
 ) -> dict[str, Array]:
     """The columns in which the data of the belief MDP differs from `data`, with the same rows.
 
@@ -57,12 +62,16 @@ def belief_columns(
     inner one is the start of the next, with the belief of before: neither ends the belief MDP. So
     the policy learns that what it finds out in one episode pays in the next.
 
+    Args:
+        to_start: the last step of a trajectory leads to a start as well, that of the task's first
+            episode, as if one more episode followed.
+
     Returns:
         `obs`, s+ in place of s; `terminated`, without ends between the episodes of a trajectory.
     """
 
     def of_task(*columns: Array) -> dict[str, Array]:
-        return _of_task(encoder, *columns, episodes=episodes, reset=reset)
+        return _of_task(encoder, *columns, episodes=episodes, reset=reset, to_start=to_start)
 
     columns = (data.obs, data.action, data.reward, data.terminated, data.obs_index, data.num_rows)
     return jax.vmap(of_task)(*columns)
@@ -79,6 +88,7 @@ def _of_task(
     *,
     episodes: int,
     reset: bool,
+    to_start: bool,
 ) -> dict[str, Array]:
     row, none = jnp.arange(len(reward)), len(obs)
     # Before episode e there are e observations more than transitions.
@@ -86,8 +96,8 @@ def _of_task(
     is_first = jnp.append(True, jnp.diff(episode) > 0)
     begins = is_first & (episode % episodes == 0)
     there = row < num_rows
-    leads_on = there & jnp.append(is_first[1:] & ~begins[1:], False)
-    leads_on &= row + 1 < num_rows
+    is_last = there & (jnp.append(is_first[1:], True) | (row + 1 == num_rows))
+    leads_on = is_last & ~jnp.append(begins[1:], True) & (row + 1 < num_rows)
 
     def observe(belief: Belief, at: tuple[Array, ...]) -> tuple[Belief, Array]:
         action, reward, obs_row, anew = at
@@ -106,6 +116,9 @@ def _of_task(
     # --- The last observation of an inner episode is the first of the next one ---
     start = obs[obs_index + 2]
     obs = obs.at[jnp.where(leads_on, obs_index + 1, none)].set(start, mode="drop")
+    if to_start:
+        ends = jnp.where(is_last & ~leads_on, obs_index + 1, none)
+        obs, leads_on = obs.at[ends].set(obs[0], mode="drop"), is_last
     return {
         "obs": jnp.concatenate([obs.astype(jnp.float32), known], axis=1),
         "terminated": terminated & ~leads_on,

@@ -276,8 +276,8 @@ def step(
     """
 
     def total(vae: Vae) -> tuple[Scalar, Elbo]:
-        of_one = partial(elbo, config, vae)
-        terms = jax.vmap(jax.vmap(lambda *of: of_one(*of, scaled)))(trajectories, draws)
+        of_one = partial(elbo, config, vae, scaled=scaled)
+        terms = jax.vmap(jax.vmap(of_one))(trajectories, draws)
         return jnp.mean(loss(config, terms)), terms
 
     grads, terms = jax.grad(total, has_aux=True)(learner.vae)
