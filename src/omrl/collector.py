@@ -205,7 +205,8 @@ class Collector:
             self._check_actions(action, wave, playing, now.step)
             return action.reshape(len(obs), -1)
 
-        states, active = self._starts(now, wave), playing.ravel()
+        states = setting.env.place(self._starts(now, wave), parameters)
+        active = playing.ravel()
         played = _nothing(shape, spec.horizon, spec.obs_dim, spec.act_dim, len(spec.term_names))
         played.obs[..., 0, :] = setting.env.observe(states).reshape(*shape, -1)
         for moment in play(setting.env, now.physics, states, parameters, act, active):
@@ -221,7 +222,7 @@ class Collector:
         return played
 
     def _starts(self, now: _Now, wave: Wave) -> Float64[np.ndarray, "row state"]:
-        """Initial states, functions of (run seed, step, task, number)."""
+        """What resets draw, functions of (run seed, step, task, number)."""
         setting = self.setting
         return np.stack(
             [

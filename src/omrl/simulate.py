@@ -237,8 +237,11 @@ def _starts(
     """Those of `VectorEnv(env, env.tasks, seed=episode_seed * 2^32 + run_seed)`."""
     seed = config.episode_seed * 2**32 + run_seed
     num_envs = max(labels.tasks) + 1
+    tasks = env.tasks[:num_envs]
     starts = [
-        initial_states(env, seed=seed, num_envs=num_envs, episode=episode)[list(labels.tasks)]
+        initial_states(env, seed=seed, num_envs=num_envs, episode=episode, tasks=tasks)[
+            list(labels.tasks)
+        ]
         for episode in episodes
     ]
     return np.stack(starts, axis=1)

@@ -34,6 +34,10 @@ def tasks_of(env, num):
     return env.tasks[np.arange(num) % len(env.tasks)]
 
 
+def starts(env, num):
+    return initial_states(env, seed=0, num_envs=num, episode=0, tasks=tasks_of(env, num))
+
+
 def assert_equal(ours, theirs):
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -172,7 +176,7 @@ def test_gymnasiums_same_step_mode_has_the_last_observation_in_info():
 @pytest.mark.parametrize("env_id", KINDS)
 def test_actions_outside_the_box_are_clipped(env_id):
     env = make(env_id)
-    states, active = initial_states(env, seed=0, num_envs=3, episode=0), np.ones(3, bool)
+    states, active = starts(env, 3), np.ones(3, bool)
     wild = 4.0 * commands(env, 1, 3)[0]
     with closing(env.physics(1)) as physics:
         outside = advance(env, physics, states, wild, tasks_of(env, 3), active)
@@ -184,7 +188,7 @@ def test_actions_outside_the_box_are_clipped(env_id):
 @pytest.mark.parametrize("env_id", KINDS)
 def test_what_is_not_finite_is_refused_with_the_index_of_the_environment(env_id, bad):
     env = make(env_id)
-    states, active = initial_states(env, seed=0, num_envs=4, episode=0), np.array([0, 1, 1, 1]) > 0
+    states, active = starts(env, 4), np.array([0, 1, 1, 1]) > 0
     action = np.zeros((4, env.spec.act_dim))
     states[0], action[0] = np.nan, bad  # not active: neither is read
     with closing(env.physics(2)) as physics:
@@ -210,7 +214,7 @@ def test_what_is_not_finite_is_refused_with_the_index_of_the_environment(env_id,
 @pytest.mark.parametrize("env_id", MUJOCO)
 def test_a_simulation_that_diverges_raises_where_mujoco_would_reset_it(env_id, time, speed):
     env = make(env_id)
-    states, active = initial_states(env, seed=0, num_envs=3, episode=0), np.ones(3, bool)
+    states, active = starts(env, 3), np.ones(3, bool)
     states[:, 0] = time
     with closing(env.physics(2)) as physics:
         nq, nv = physics.model.nq, physics.model.nv

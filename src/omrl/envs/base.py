@@ -199,6 +199,15 @@ class TaskEnv(abc.ABC):
     def reset(self, rng: np.random.Generator) -> Float64[np.ndarray, " state"]:
         """An initial state. Every random choice comes from `rng`."""
 
+    def place(
+        self,
+        state: Float64[np.ndarray, "*batch state"],
+        task: Float64[np.ndarray, "*batch parameter"],
+    ) -> Float64[np.ndarray, "*batch state"]:
+        """The initial state of an episode of `task`, made of what `reset` drew: that itself, unless
+        where things stand at first is part of the task. Pure."""
+        return state
+
     @abc.abstractmethod
     def observe(
         self, state: Float64[np.ndarray, "*batch state"]

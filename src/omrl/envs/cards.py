@@ -78,9 +78,10 @@ def _summary(spec: EnvSpec) -> str:
         ("horizon", f"{spec.horizon} steps"),
         ("engine", spec.engine),
     ]
-    if spec.model_file:
+    if spec.model_sha256:
+        source = f"Gymnasium's `{spec.model_file}`" if spec.model_file else "omrl's own"
         rows += [
-            ("model", f"Gymnasium's `{spec.model_file}`, sha256 `{spec.model_sha256}`"),
+            ("model", f"{source}, sha256 `{spec.model_sha256}`"),
             ("step", f"{spec.dt:g} s: {spec.frame_skip} physics steps of {spec.timestep:g} s"),
             ("positions", _POSITIONS.get(spec.position_source, f"`{spec.position_source}`")),
             ("contacts", _CONTACTS.get(spec.contact_source, f"`{spec.contact_source}`")),

@@ -93,11 +93,12 @@ def record(family: str) -> Path:
     """Write the transitions that this machine gives."""
     env = next(env for env in map(registry.make, registry.ids()) if _family(env) == family)
     rng = np.random.default_rng(0)
-    states = [initial_states(env, seed=0, num_envs=NUM_STARTS, episode=0)]
+    tasks = _tasks(env, NUM_STARTS)
+    states = [initial_states(env, seed=0, num_envs=NUM_STARTS, episode=0, tasks=tasks)]
     shape = (NUM_STEPS, NUM_STARTS, env.spec.act_dim)
     actions = rng.uniform(-1.0, 1.0, shape).astype(np.float32)
     for action in actions:
-        states.append(_step(env, states[-1], action, _tasks(env, NUM_STARTS)))
+        states.append(_step(env, states[-1], action, tasks))
     path = _FOLDER / f"{family}.npz"
     path.parent.mkdir(exist_ok=True)
     np.savez_compressed(path, env=env.spec.id, states=np.stack(states), actions=actions)
@@ -149,7 +150,8 @@ def _gymnasium_difference(env: TaskEnv) -> float:
     seeds, rng = (3, 4), np.random.default_rng(2)
     obs, _ = single.reset(seed=seeds[0])
     # The batch has a second environment, so that its rows are told apart.
-    states = np.stack([env.reset(np.random.default_rng(seed)) for seed in seeds])
+    drawn = np.stack([env.reset(np.random.default_rng(seed)) for seed in seeds])
+    states = env.place(drawn, env.tasks[[0, 0]])
     worst = float(np.max(np.abs(obs - env.observe(states)[0])))
     with closing(env.physics(2)) as physics, closing(single):
         for _ in range(min(NUM_STEPS, env.spec.horizon)):

@@ -125,19 +125,25 @@ def check_shape(action: np.ndarray, expected: tuple[int, ...]) -> None:
 
 
 def initial_states(
-    env: TaskEnv, *, seed: int, num_envs: int, episode: int
+    env: TaskEnv,
+    *,
+    seed: int,
+    num_envs: int,
+    episode: int,
+    tasks: Float64[np.ndarray, "env parameter"] | None = None,
 ) -> Float64[np.ndarray, "env state"]:
-    """Row n is a function of (seed, n, episode) alone."""
+    """Row n is a function of (seed, n, episode) and, where `TaskEnv.place` needs it, its task."""
     if seed < 0 or episode < 0:
         raise InputError(f"seed and episode must be 0 or more, not {seed} and {episode}")
     rows = range(num_envs)
-    return np.stack([initial_state(env, seed=seed, index=n, episode=episode) for n in rows])
+    drawn = np.stack([initial_state(env, seed=seed, index=n, episode=episode) for n in rows])
+    return drawn if tasks is None else env.place(drawn, tasks)
 
 
 def initial_state(
     env: TaskEnv, *, seed: int, index: int, episode: int
 ) -> Float64[np.ndarray, " state"]:
-    """Row `index` of `initial_states`."""
+    """Row `index` of `initial_states` without tasks."""
     counter = np.array([0, 0, _RESET_STREAM, episode], np.uint64)
     key = np.array([seed, index], np.uint64)
     return env.reset(np.random.Generator(np.random.Philox(key=key, counter=counter)))
@@ -192,7 +198,7 @@ class VectorEnv:
     def reset(self, episode: int = 0) -> Float32[np.ndarray, "env obs"]:
         """Start episode number `episode` in all environments."""
         self._states = initial_states(
-            self.env, seed=self.seed, num_envs=self.num_envs, episode=episode
+            self.env, seed=self.seed, num_envs=self.num_envs, episode=episode, tasks=self.tasks
         )
         self._alive = np.ones(self.num_envs, bool)
         self._elapsed = 0

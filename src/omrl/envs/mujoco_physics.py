@@ -26,7 +26,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int
 from mujoco import rollout
 
 from omrl.envs.base import Physics, SimulationError, check_finite
@@ -198,11 +198,34 @@ class MujocoPhysics(Physics):
             models = [self._sensing] * len(start)
             last, sensors = self._simulate(self._sensing, models, end, controls, 1)
             num_steps += 1
-        self._check(active, start, end, last, num_steps)
+        self._check(np.flatnonzero(active), start, end, last, num_steps)
         next_states[rows, : self._num_physics] = end
         if self._derive is not None:
             next_states[rows, self._num_physics :] = self._derive(sensors)
         return next_states
+
+    def drawn(self, task: Float64[np.ndarray, " parameter"]) -> mujoco.MjModel:
+        """The model to draw a task's states with."""
+        return self.model
+
+    def simulate(
+        self,
+        models: list[mujoco.MjModel],
+        start: Float64[np.ndarray, "row state"],
+        controls: Float64[np.ndarray, "row control"],
+        num_steps: int,
+        environments: Int[np.ndarray, " row"],
+    ) -> Float64[np.ndarray, "row state"]:
+        """Full physics states after `num_steps` physics steps; for families with own rules.
+
+        Args:
+            models: one per row, each of the sizes of `model`.
+            controls: of the actuators, all the time.
+            environments: numbers of the rows, for the error where one diverges.
+        """
+        end, _ = self._simulate(self.model, models, start, controls, num_steps)
+        self._check(environments, start, end, end, num_steps)
+        return end
 
     def _models(self, tasks: Float64[np.ndarray, "row parameter"]) -> list[mujoco.MjModel]:
         """One per row; those of the last step if the tasks are the same, as they mostly are."""
@@ -252,7 +275,7 @@ class MujocoPhysics(Physics):
 
     def _check(
         self,
-        active: Bool[np.ndarray, " env"],
+        environments: Int[np.ndarray, " row"],
         start: Float64[np.ndarray, "row state"],
         end: Float64[np.ndarray, "row state"],
         last: Float64[np.ndarray, "row state"],
@@ -267,7 +290,7 @@ class MujocoPhysics(Physics):
             row = failed[0]
             raise SimulationError(
                 f"MuJoCo diverged in {failed.size} of {len(start)} environments, first in number "
-                f"{np.flatnonzero(active)[row]} at {start[row, 0]:.3f} s: its state before the "
+                f"{environments[row]} at {start[row, 0]:.3f} s: its state before the "
                 f"step had entries up to {np.abs(start[row]).max():.3g}"
             )
 

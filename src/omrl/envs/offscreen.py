@@ -20,7 +20,7 @@ _MAX_GEOMS = 200
 
 
 class Camera:
-    """Follows the torso of one model. Close it."""
+    """Follows the torso of one model, or looks from where a model without one says. Close it."""
 
     def __init__(self, model: mujoco.MjModel, backend: str, width: int, height: int):
         """`backend`: the module of `mujoco` that makes the OpenGL context, `egl` or `osmesa`."""
@@ -36,8 +36,12 @@ class Camera:
         self._viewport = mujoco.MjrRect(0, 0, width, height)
         self._scene = mujoco.MjvScene(self._model, maxgeom=_MAX_GEOMS)
         self._camera = mujoco.MjvCamera()
-        self._camera.distance, self._camera.azimuth = DISTANCE, AZIMUTH
-        self._camera.elevation = ELEVATION
+        self._follows = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, "torso") >= 0
+        if self._follows:
+            self._camera.distance, self._camera.azimuth = DISTANCE, AZIMUTH
+            self._camera.elevation = ELEVATION
+        else:
+            mujoco.mjv_defaultFreeCamera(self._model, self._camera)
 
     def paint(
         self, states: Float64[np.ndarray, "time state"], caption: str
@@ -47,7 +51,8 @@ class Camera:
         physics = states[-1, : self._num_physics]
         mujoco.mj_setState(model, data, physics, mujoco.mjtState.mjSTATE_FULLPHYSICS)
         mujoco.mj_forward(model, data)
-        self._camera.lookat[:] = [*data.body("torso").xpos[:2], LOOK_AT_HEIGHT]
+        if self._follows:
+            self._camera.lookat[:] = [*data.body("torso").xpos[:2], LOOK_AT_HEIGHT]
         option, perturb = mujoco.MjvOption(), mujoco.MjvPerturb()
         everything = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(model, data, option, perturb, self._camera, everything, self._scene)

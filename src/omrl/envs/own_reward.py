@@ -103,6 +103,14 @@ class OwnReward(TaskEnv):
         """As the base."""
         return self.base.reset(rng)
 
+    def place(
+        self,
+        state: Float64[np.ndarray, "*batch state"],
+        task: Float64[np.ndarray, "*batch parameter"],
+    ) -> Float64[np.ndarray, "*batch state"]:
+        """As the base."""
+        return self.base.place(state, task)
+
     def observe(
         self, state: Float64[np.ndarray, "*batch state"]
     ) -> Float32[np.ndarray, "*batch obs"]:

@@ -53,6 +53,9 @@ USES: dict[str, tuple[tuple[str, str], ...]] = {
     "sparse-point-robot/borel-v1": (("BOReL", ""),),
     "gridnav/borel-v1": (("BOReL", ""),),
     "gridnav/borel-sparse-v1": (("BOReL", "the sparse reward"),),
+    "sawyer-manip/smac3-v1": (("SMAC", "of theirs an equivalent on MuJoCo"),),
+    "sawyer-manip/fixedgoal-v1": (),
+    "sawyer-manip/8-v1": (("SMAC", "figure 8, with eight behaviours of ours"),),
 }
 """Paper and remark, by id; an empty list: no paper, an extra of ours."""
 

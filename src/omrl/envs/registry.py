@@ -12,7 +12,7 @@ from contextlib import closing
 
 import numpy as np
 
-from omrl.envs import ant, gridnav, half_cheetah, humanoid, locomotion_params, point_robot
+from omrl.envs import ant, gridnav, half_cheetah, humanoid, locomotion_params, point_robot, sawyer
 from omrl.envs.base import TaskEnv
 from omrl.envs.engine import advance
 from omrl.envs.gym_hook import register_with_gymnasium
@@ -20,7 +20,7 @@ from omrl.errors import InputError, nearest
 
 _ENVIRONMENTS: dict[str, TaskEnv] = {
     env.spec.id: env
-    for family in (half_cheetah, ant, locomotion_params, humanoid, point_robot, gridnav)
+    for family in (half_cheetah, ant, locomotion_params, humanoid, point_robot, gridnav, sawyer)
     for env in family.ENVIRONMENTS
 }
 
@@ -69,7 +69,7 @@ def _check(env: TaskEnv) -> None:
     if missing := {"train", "test"} - env.splits.keys():
         raise InputError(f"{spec.id}: split_table has no {min(missing)!r}; train and test are used")
     env.with_tasks(env.tasks, env.splits)
-    states = env.reset(np.random.default_rng(0))[None]
+    states = env.place(env.reset(np.random.default_rng(0)), env.tasks[0])[None]
     action = np.zeros((1, spec.act_dim))
     with closing(env.physics(1)) as physics:
         after = advance(env, physics, states, action, env.tasks[:1], np.ones(1, bool))

@@ -199,10 +199,11 @@ def _painter(
         return Plane(env, task, played, size)
     from omrl.envs.mujoco_physics import MujocoPhysics
     from omrl.envs.offscreen import Camera
+    from omrl.envs.sawyer_physics import SawyerPhysics
 
     with closing(env.physics(1)) as physics:
-        assert isinstance(physics, MujocoPhysics)
-        return Camera(physics.model, backend, *size)
+        assert isinstance(physics, MujocoPhysics | SawyerPhysics)
+        return Camera(physics.drawn(env.tasks[task]), backend, *size)
 
 
 def find_backend() -> str:

@@ -31,7 +31,7 @@ _BINS = 12
 
 def task_picture(env: TaskEnv) -> bytes:
     """SVG of the canonical tasks by split: angles on a circle, points in the plane, numbers on a
-    line, many parameters as a histogram for each kind.
+    line, many parameters as a histogram for each, of factors for each kind.
 
     The same bytes for equal tasks and splits.
     """
@@ -41,7 +41,15 @@ def task_picture(env: TaskEnv) -> bytes:
     names = env.spec.task_names
     kinds = list(dict.fromkeys(name.split(".")[0] for name in names))
     with rc_context(_STYLE):
-        if len(names) > 2:
+        if len(names) > 2 and not (env.tasks % 1.0).any():
+            figure = Figure(figsize=(6.4, 1.9))
+            grid = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+            figure.subplots_adjust(0.08, 0.25, 0.99, 0.82, 0.1)
+            grid[0].set_ylabel("% of the tasks")
+            for column, axes in enumerate(grid):
+                _choices(axes, env, column)
+            figure.legend(*grid[0].get_legend_handles_labels(), loc="upper center", ncols=3)
+        elif len(names) > 2:
             figure = Figure(figsize=(6.4, 1.9))
             grid = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
             figure.subplots_adjust(0.08, 0.25, 0.99, 0.82, 0.1)
@@ -109,6 +117,17 @@ def _histogram(axes: Axes, env: TaskEnv, kind: str) -> None:
         colour, bins = _colour(name), edges.tolist()
         axes.hist(values, bins, weights=weights, histtype="step", color=colour, label=name)
     axes.set_xlabel(f"log2 {kind}")
+
+
+def _choices(axes: Axes, env: TaskEnv, column: int) -> None:
+    """Of a parameter that is a choice, by a whole number."""
+    edges = np.arange(env.tasks[:, column].min(), env.tasks[:, column].max() + 2) - 0.5
+    for name, tasks in env.split_table:
+        values = env.tasks[list(tasks), column]
+        weights, colour = np.full(len(values), 100.0 / len(values)), _colour(name)
+        bins = edges.tolist()
+        axes.hist(values, bins, weights=weights, histtype="step", color=colour, label=name)
+    axes.set_xlabel(env.spec.task_names[column])
 
 
 def _colour(split: str) -> str:

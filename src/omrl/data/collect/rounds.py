@@ -105,6 +105,7 @@ class Simulation:
                     seed=((self.seed + 1) << 20) + task,
                     num_envs=self.num_envs,
                     episode=episode,
+                    tasks=np.repeat(self.env.tasks[[task]], self.num_envs, axis=0),
                 )
                 for task in self.tasks
             ]
