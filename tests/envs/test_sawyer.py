@@ -45,8 +45,7 @@ class Only(Script):
     """Does one thing, without noise, and then rests."""
 
     def __init__(self, scene, number):
-        super().__init__(scene, [np.random.default_rng(0)] * len(scene), 75)
-        self._noise[:] = 0.0
+        super().__init__(scene, [np.random.default_rng(0)] * len(scene), 75, noise=0.0)
         self._left[:, :-1] = False
         self._left[:, number] = True
         self._chosen[:] = number

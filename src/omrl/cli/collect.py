@@ -37,25 +37,27 @@ PRESET is a set of settings that has a name:
 {presets}
 `omrl presets` tells where their numbers are from. ENV is the id of an environment, see `omrl envs`:
 alone it stands for 500,000 transitions per task of a TD3 agent in cheetah-vel, of a SAC agent
-elsewhere. Every setting is an option as well, as in --steps 100000 --agent.learning-rate 1e-3;
-`omrl collect PRESET --help` lists them all with their values.
+elsewhere, in sawyer-manip for 50 episodes of its script. Every setting is an option as well, as in
+--steps 100000 --agent.learning-rate 1e-3; `omrl collect PRESET --help` lists them all with their
+values.
 
---agent td3|sac|random|oracle
-                        another agent, with its own settings; random ones and oracles, which are the
-                        best policies of tasks where these are known, learn nothing
+--agent td3|sac|random|oracle|scripted
+                        another agent, with its own settings; random ones, oracles, which are the
+                        best policies of tasks where these are known, and scripts, which an
+                        environment may come with, learn nothing
 --keep-agents K         keep K policies of every lifetime, evenly spaced over it
 --from-agents DATASET   nobody learns: the policies that a collection kept collect. --agent.policies
                         1 4 takes the first and the fourth, --agent.shares 1 3 a quarter of the data
                         from the one and the rest from the other, --agent.noise 0 their best actions
 """
-AGENTS = ("td3", "sac", "random", "oracle")
+AGENTS = ("td3", "sac", "random", "oracle", "scripted")
 
 
 @dataclass(frozen=True)
 class CollectOptions:
     """Train one agent per task and keep its whole lifetime as the task's data.
 
-    Two options decide what further ones there are: --agent td3|sac|random|oracle and
+    Two options decide what further ones there are: --agent td3|sac|random|oracle|scripted and
     --from-agents DATASET; see `omrl collect --help`.
     """
 

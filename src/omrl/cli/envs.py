@@ -53,7 +53,8 @@ class RenderOptions:
     task: Natural | None = None
     """Index in the environment's list; without it the task that the policy was adapted to, or 0."""
     policy: str = "random"
-    """random, zero, oracle (point robots, gridnav), or a file of `omrl adapt`."""
+    """random, zero, oracle (point robots, gridnav), scripted (sawyer-manip), or a file of
+    `omrl adapt`."""
     episodes: Size = 1
     steps: Count | None = None
     """Per episode; without it until its end."""

@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
@@ -255,3 +255,25 @@ class SolvedEnv(TaskEnv):
         task: Float64[np.ndarray, "*#batch parameter"],
     ) -> Float64[np.ndarray, "*#batch act"]:
         """The action of highest return for who knows the task. Pure; leading axes broadcast."""
+
+
+class Script(Protocol):
+    """Plays one episode of a batch of environments; may remember what it did."""
+
+    def act(self, states: Float64[np.ndarray, "env state"]) -> Float64[np.ndarray, "env act"]:
+        """The next actions; called once per step."""
+        ...
+
+
+class ScriptedEnv(TaskEnv):
+    """An MDP with a behaviour written by hand, for data (`omrl collect --agent scripted`)."""
+
+    @abc.abstractmethod
+    def script(
+        self,
+        tasks: Float64[np.ndarray, "env parameter"],
+        rngs: Sequence[np.random.Generator],
+        noise: float = 0.1,
+    ) -> Script:
+        """For one episode. Each environment has a generator; `noise`: standard deviation of the
+        Gaussian noise on the actions."""

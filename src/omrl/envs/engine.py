@@ -18,8 +18,8 @@ from omrl.arrays import check_real
 from omrl.envs.base import Physics, TaskEnv
 from omrl.errors import InputError
 
-_RESET_STREAM = 0x7265736574
-"""Keeps initial states apart from other uses of the same (seed, index) key."""
+_RESET_STREAM, _SCRIPT_STREAM = 0x7265736574, 0x736372697074
+"""Keep initial states and scripts apart from other uses of the same (seed, index) key."""
 
 
 class Transition(NamedTuple):
@@ -147,6 +147,13 @@ def initial_state(
     counter = np.array([0, 0, _RESET_STREAM, episode], np.uint64)
     key = np.array([seed, index], np.uint64)
     return env.reset(np.random.Generator(np.random.Philox(key=key, counter=counter)))
+
+
+def script_rngs(*, seed: int, num_envs: int, episode: int) -> list[np.random.Generator]:
+    """Of `ScriptedEnv.script`: generator n is a function of (seed, n, episode)."""
+    counter = np.array([0, 0, _SCRIPT_STREAM, episode], np.uint64)
+    keys = (np.array([seed, index], np.uint64) for index in range(num_envs))
+    return [np.random.Generator(np.random.Philox(key=key, counter=counter)) for key in keys]
 
 
 def available_cpus() -> int:

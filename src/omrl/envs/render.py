@@ -22,9 +22,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64, UInt8
 
-from omrl.envs.base import TaskEnv
+from omrl.envs.base import Script, ScriptedEnv, TaskEnv
 from omrl.envs.baselines import MAX_PARAMETERS, POLICIES, scripted
-from omrl.envs.engine import VectorEnv
+from omrl.envs.engine import VectorEnv, script_rngs
 from omrl.errors import InputError
 from omrl.export import load_policy
 
@@ -81,7 +81,8 @@ def film(
     """Write a film in real time, as its suffix says: `.mp4` or `.gif`.
 
     Args:
-        policy: `random`, `zero`, `oracle`, or a file that `omrl adapt` wrote for this MDP.
+        policy: `random`, `zero`, `oracle`, `scripted`, or a file that `omrl adapt` wrote for this
+            MDP.
         steps: at most so many per episode; without it until its end.
         size: width and height in pixels.
 
@@ -151,8 +152,12 @@ def choose_policy(env: TaskEnv, task: int, name: str, seed: int) -> Policy:
         if name == scripted_name:
             act = scripted(env, scripted_name, seed)
             return lambda obs, states: act(states, env.tasks[[task]])
+    if name == "scripted":
+        return _play_script(env, task, seed)
     if not _is_file(name):
-        raise InputError(f"no policy {name!r}: it is random, zero, oracle, or a file of omrl adapt")
+        raise InputError(
+            f"no policy {name!r}: it is random, zero, oracle, scripted, or a file of omrl adapt"
+        )
     policy, spec = load_policy(name), env.spec
     made_for = str(policy.metadata.get("spec_hash"))
     if made_for != spec.hash or (policy.obs_dim, policy.act_dim) != (spec.obs_dim, spec.act_dim):
@@ -161,6 +166,21 @@ def choose_policy(env: TaskEnv, task: int, name: str, seed: int) -> Policy:
             f"{spec.id} of {spec.hash[:12]}: render the former, or adapt anew"
         )
     return lambda obs, states: policy(obs)
+
+
+def _play_script(env: TaskEnv, task: int, seed: int) -> Policy:
+    """The script of the environment, a new one whenever the clock of the state is at 0."""
+    if not isinstance(env, ScriptedEnv):
+        raise InputError(f"{env.spec.id} has no script: choose random, zero, or a file")
+    scripts: list[Script] = []
+
+    def act(obs: np.ndarray, states: np.ndarray) -> np.ndarray:
+        if states[0, 0] == 0.0:
+            rngs = script_rngs(seed=seed, num_envs=1, episode=len(scripts))
+            scripts.append(env.script(env.tasks[[task]], rngs))
+        return scripts[-1].act(states)
+
+    return act
 
 
 def frame_rate(env: TaskEnv, limit: float = MAX_FPS) -> tuple[int, float]:

@@ -106,7 +106,7 @@ def build(scene: Float64[np.ndarray, " 8"]) -> mujoco.MjModel:
     option.gravity = (0.0, 0.0, -10.0)
     table = _Body(spec.worldbody, _FIXED, "table")
     table.add(mujoco.mjtGeom.mjGEOM_PLANE, (0.7, 0.0, TABLE_Z), (0.6, 0.6, 0.1))
-    spec.stat.center, spec.stat.extent = (0.67, 0.0, -0.28), 0.45
+    spec.stat.center, spec.stat.extent = (0.67, 0.0, -0.22), 0.55
     look = spec.visual.global_
     look.azimuth, look.elevation = 145.0, -35.0
     spec.worldbody.add_light(pos=(0.7, -0.5, 1.5), dir=(0.0, 0.3, -1.0))

@@ -17,8 +17,6 @@ from jaxtyping import Bool, Float64
 
 from omrl.envs import sawyer_scene as scenes
 
-NOISE = 0.1
-"""Standard deviation of what is added to the actions, which are clipped then."""
 HANDLE, BUTTON, LEGO, OBJECT, REST = range(5)
 HAND_GOAL = np.array([0.675, 0.0, -0.11])
 _UP = np.array([0.0, 0.0, 1.0])
@@ -41,9 +39,10 @@ class Script:
         scene: Float64[np.ndarray, "env 8"],
         rngs: Sequence[np.random.Generator],
         horizon: int,
+        noise: float,
     ):
         """`rngs`: of each environment, used up at once, so rows do not depend on each other."""
-        self._noise = np.stack([NOISE * rng.standard_normal((horizon, 4)) for rng in rngs])
+        self._noise = np.stack([noise * rng.standard_normal((horizon, 4)) for rng in rngs])
         self._choices = np.stack([rng.random(1 + REST) for rng in rngs])
         open_lego = scenes.has(scene, scenes.DRAWER) & scenes.has(scene, scenes.OPEN)
         there = [scenes.has(scene, scenes.HANDLE), scenes.has(scene, scenes.BUTTON), open_lego]

@@ -44,6 +44,19 @@ class OracleConfig:
 
 
 @dataclass(frozen=True)
+class ScriptedConfig:
+    """The behaviour that the environment comes with, see `omrl.envs.base.ScriptedEnv`; nobody
+    learns."""
+
+    noise: NonNegative = 0.1
+    """Standard deviation of the Gaussian noise on its actions; the sum is clipped to the box. The
+    default is that of the script of SMAC's authors."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
 class KeptConfig:
     """Policies that an earlier collection kept (`keep_agents`), one after another; nobody learns.
 
@@ -69,13 +82,14 @@ class KeptConfig:
             )
 
 
-Agent: TypeAlias = Td3Config | SacConfig | RandomConfig | OracleConfig | KeptConfig
+Agent: TypeAlias = Td3Config | SacConfig | RandomConfig | OracleConfig | ScriptedConfig | KeptConfig
 
 ALGORITHMS: dict[str, type[Agent]] = {
     "td3": Td3Config,
     "sac": SacConfig,
     "random": RandomConfig,
     "oracle": OracleConfig,
+    "scripted": ScriptedConfig,
     "kept": KeptConfig,
 }
 

@@ -8,13 +8,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from omrl.data.collect.config import CollectConfig, OracleConfig, RandomConfig
+from omrl.data.collect.config import CollectConfig, OracleConfig, RandomConfig, ScriptedConfig
 from omrl.data.collect.explorer import Explorer
 from omrl.data.collect.fixed import Fixed, Mixture, RandomActions
 from omrl.data.collect.oracle import Oracles
 from omrl.data.collect.progress import CollectProgress
 from omrl.data.collect.results import KeptPolicies
 from omrl.data.collect.rounds import Player
+from omrl.data.collect.scripted import Scripted
 from omrl.data.growing import GrowingTask
 from omrl.envs.base import TaskEnv
 
@@ -77,6 +78,8 @@ def make_crew(
         behaviour = RandomActions(config, env.spec, tasks)
     elif isinstance(config.agent, OracleConfig):
         behaviour = Oracles(config, env, tasks)
+    elif isinstance(config.agent, ScriptedConfig):
+        behaviour = Scripted(config, env, tasks)
     else:
         assert kept is not None
         behaviour = Mixture(config, tasks, kept)

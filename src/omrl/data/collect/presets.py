@@ -2,7 +2,7 @@
 
 Names are FAMILY[-VERSION]-SIZE, of version macaw-v1 where none is named. `-paper` and `-workshop`
 have the lengths of the two versions of MACAW's paper; `-10min` is sized for one GPU and 16 CPU
-cores, and `-random` has 200 episodes of nobody who learns.
+cores, `sawyer*` are data of a script, and `-random` has 200 episodes of nobody who learns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from omrl.algos.sac import SacConfig
 from omrl.algos.td3 import Td3Config
-from omrl.data.collect.config import CollectConfig, RandomConfig
+from omrl.data.collect.config import CollectConfig, RandomConfig, ScriptedConfig
 from omrl.envs import registry
 from omrl.errors import InputError, nearest
 
@@ -27,7 +27,10 @@ class CollectPreset:
 
 
 def default_config(env_id: str) -> CollectConfig:
-    """What an environment's id alone stands for: MACAW's learner, 500,000 transitions per task."""
+    """What an environment's id alone stands for: MACAW's learner, 500,000 transitions per task; of
+    Sawyer Manipulation SMAC's script, 50 trajectories per task."""
+    if env_id.startswith("sawyer-manip/"):
+        return CollectConfig(env=env_id, agent=ScriptedConfig(), steps=50 * 75, envs=50)
     agent = Td3Config() if env_id.startswith("cheetah-vel/") else SacConfig()
     return CollectConfig(env=env_id, agent=agent)
 
@@ -72,6 +75,10 @@ def _random(env: str, horizon: int) -> CollectPreset:
         CollectConfig(env=env, agent=RandomConfig(), steps=200 * horizon, envs=25),
         source="ours: 200 episodes of uniformly random actions per task, more where they end early",
     )
+
+
+def _script(env: str, source: str, deviates: str = "") -> CollectPreset:
+    return CollectPreset(default_config(env), source, deviates)
 
 
 _APPENDIX = "arXiv:2008.06043, appendix D.2"
@@ -125,6 +132,19 @@ PRESETS: dict[str, CollectPreset] = {
     "hopper-params-oyster-random": _random("hopper-params/oyster-v1", 200),
     "humanoid-dir-smac-random": _random("humanoid-dir/smac-v1", 200),
     "point-robot-oyster-random": _random("point-robot/oyster-v1", 20),
+    "sawyer-smac-paper": _script(
+        "sawyer-manip/smac3-v1",
+        "arXiv:2107.03974, section 6 and Table 2: 50 trajectories of 75 steps per task by a script "
+        "that does not know what is rewarded; its stages are those that the authors published",
+        "an equivalent of the environment on MuJoCo, with tasks of its own; there are "
+        "data of the test tasks too",
+    ),
+    "sawyer-fixedgoal": _script(
+        "sawyer-manip/fixedgoal-v1", "ours: as sawyer-smac-paper, where goals are not hidden"
+    ),
+    "sawyer8": _script(
+        "sawyer-manip/8-v1", "ours: as sawyer-smac-paper, for eight behaviours as in its figure 8"
+    ),
 }
 
 

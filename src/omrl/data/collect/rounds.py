@@ -73,6 +73,11 @@ class Round(NamedTuple):
         }
 
 
+def seed_of_task(seed: int, task: int) -> int:
+    """Apart from the seeds that evaluations use."""
+    return ((seed + 1) << 20) + task
+
+
 @dataclass(frozen=True)
 class Simulation:
     """The environments of a group of tasks."""
@@ -99,10 +104,9 @@ class Simulation:
         """Functions of (seed, task, environment of the task, episode)."""
         return np.concatenate(
             [
-                # Apart from the seeds that evaluations use.
                 initial_states(
                     self.env,
-                    seed=((self.seed + 1) << 20) + task,
+                    seed=seed_of_task(self.seed, task),
                     num_envs=self.num_envs,
                     episode=episode,
                     tasks=np.repeat(self.env.tasks[[task]], self.num_envs, axis=0),
