@@ -94,7 +94,7 @@ def draw_contexts(
     Raises `InputError`: data of another MDP, a task that is not in it, a slice or context larger
     than what there is.
     """
-    if dataset.spec.hash != env.spec.hash:
+    if dataset.spec.hash != env.spec.hash and not dataset.spec.is_longer(env.spec):
         raise InputError(
             f"{dataset.path} holds data of {dataset.env_id} (spec {dataset.spec.hash[:12]}), not "
             f"of {env.spec.id} (spec {env.spec.hash[:12]})"

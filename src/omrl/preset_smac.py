@@ -2,7 +2,7 @@
 those of its reference code, its ablations and its oracle.
 
 `docs/algorithms/smac.md` says where paper and code differ. Numbers that depend on the problem are
-those of Table 2; Sawyer's environment is not ours.
+those of Table 2; those of Sawyer Manipulation are in `omrl.preset_sawyer`.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from omrl import (
     preset_borel_smac,
     preset_macaw_smac,
     preset_online,
+    preset_sawyer,
     preset_smac,
 )
 from omrl.algos.macaw_config import MacawConfig
@@ -305,6 +306,7 @@ PRESETS |= preset_ablations.of_the_code("macaw-cheetah-vel", PRESETS["macaw-chee
 PRESETS |= preset_smac.presets(
     Preset(RunConfig(algo=SmacConfig()), source=""), {"cheetah-vel": CHEETAH_TRACES}
 )
+PRESETS |= preset_sawyer.presets(Preset(RunConfig(algo=SmacConfig()), source=""))
 PRESETS |= preset_macaw_smac.presets(Preset(RunConfig(), source=""), _TUNED)
 PRESETS |= preset_borel.presets(Preset(RunConfig(), source=""), CHEETAH_TRACES)
 PRESETS |= preset_borel_smac.presets(Preset(RunConfig(), source=""))

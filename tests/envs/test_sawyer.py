@@ -16,7 +16,8 @@ from omrl.errors import InputError
 ENV = make("sawyer-manip/smac3-v1")
 FIXED = make("sawyer-manip/fixedgoal-v1")
 EIGHT = make("sawyer-manip/8-v1")
-ALL = (ENV, FIXED, EIGHT)
+SHORT = make("sawyer-manip/smac3-h50-v1")
+ALL = (ENV, SHORT, FIXED, EIGHT)
 EVERYTHING = {"side": 1, "drawer": 1, "handle": 1, "button": 1, "tray": 1, "object": 3}
 
 
@@ -242,7 +243,7 @@ def test_the_goal_of_the_handle_is_hidden_and_drawn_anew():
 def test_canonical_tasks_are_those_of_their_seed():
     drawn = sawyer.draw_tasks()
     for env in ALL:
-        name = env.spec.id.split("/")[1].removesuffix("-v1")
+        name = env.spec.id.split("/")[1].removesuffix("-v1").removesuffix("-h50")
         np.testing.assert_array_equal(env.tasks, drawn[name])
         assert {name: len(tasks) for name, tasks in env.splits.items()} == {"train": 50, "test": 10}
         env.check_tasks(env.tasks)
@@ -264,6 +265,15 @@ def test_shares_of_sampled_tasks():
     assert set(scene[empty, scenes.TRAY]) == {0, 1, 2, 3, 4}
     ENV.check_tasks(tasks)
     assert set(EIGHT.sample_tasks(np.random.default_rng(0), 400)[:, 0]) == set(range(8))
+
+
+def test_the_short_twin_differs_in_its_horizon_alone():
+    assert SHORT.spec.horizon == 50
+    assert ENV.spec.is_longer(SHORT.spec)
+    assert not SHORT.spec.is_longer(ENV.spec)
+    assert not ENV.spec.is_longer(ENV.spec)
+    assert not ENV.spec.is_longer(replace(FIXED.spec, horizon=50))
+    assert SHORT.task_table == ENV.task_table
 
 
 @pytest.mark.parametrize(

@@ -67,14 +67,16 @@ def open_for_training(
     *,
     options: str = "--train-split, --holdout, --eval.split",
 ) -> Dataset:
-    """Open data of exactly this MDP that has `splits`, which `options` name, and a clean full
+    """Open data of this MDP that has `splits`, which `options` name, and a clean full
     validation.
 
+    Data of the same MDP with longer episodes is as good.
     Validates now, and puts that on record, where the record is absent or belongs to other data.
     Raises `InputError` naming what does not fit.
     """
     dataset = open_dataset(path)
-    manifests.check_mdp(dataset.path, dataset.manifest, env)
+    if not dataset.spec.is_longer(env.spec):
+        manifests.check_mdp(dataset.path, dataset.manifest, env)
     for name in splits:
         if name not in dataset.splits:
             held = ", ".join(dataset.splits) or "none"

@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
@@ -70,6 +70,14 @@ class EnvSpec:
     def hash(self) -> str:
         """sha256 of `to_json()`, hexadecimal."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def is_longer(self, other: EnvSpec) -> bool:
+        """Whether this is the MDP of `other` with longer episodes, under an id of its own.
+
+        What is logged in it is as well of `other`: a time limit is no end of the MDP.
+        """
+        same = dataclasses.replace(self, id=other.id, horizon=other.horizon)
+        return self.horizon > other.horizon and same == other
 
     def to_json(self) -> str:
         """Canonical JSON of all fields: sorted keys, no spaces, shortest exact floats."""
@@ -257,6 +265,7 @@ class SolvedEnv(TaskEnv):
         """The action of highest return for who knows the task. Pure; leading axes broadcast."""
 
 
+@runtime_checkable
 class Script(Protocol):
     """Plays one episode of a batch of environments; may remember what it did."""
 

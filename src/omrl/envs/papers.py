@@ -54,6 +54,7 @@ USES: dict[str, tuple[tuple[str, str], ...]] = {
     "gridnav/borel-v1": (("BOReL", ""),),
     "gridnav/borel-sparse-v1": (("BOReL", "the sparse reward"),),
     "sawyer-manip/smac3-v1": (("SMAC", "of theirs an equivalent on MuJoCo"),),
+    "sawyer-manip/smac3-h50-v1": (("SMAC", "the same with the horizon of its Table 2"),),
     "sawyer-manip/fixedgoal-v1": (),
     "sawyer-manip/8-v1": (("SMAC", "figure 8, with eight behaviours of ours"),),
 }

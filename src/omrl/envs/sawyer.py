@@ -30,7 +30,8 @@ TRAY_INNER = 0.0785
 """Half width inside of the walls [m]."""
 NOT_THERE = 1.0
 """Distance to an aim of what the scene lacks [m]."""
-HORIZON = 75
+HORIZON, EVALUATED_HORIZON = 75, 50
+"""Of the data, and of exploration and evaluation (arXiv:2107.03974, section 6 and Table 2)."""
 DT = 10 / 240
 
 MOVE_HAND, OPEN_HANDLE, OPEN_DRAWER, PRESS, CLOSE_DRAWER, MOVE_LEGO, MOVE_OBJECT, INTO_TRAY = range(
@@ -271,11 +272,13 @@ TASK_FILE = Path(__file__).with_name("assets") / "sawyer_tasks.npz"
 
 def draw_tasks() -> dict[str, np.ndarray]:
     """The lists in `assets/sawyer_tasks.npz`: no paper released any."""
+    by_id = {env.spec.id: env for env in ENVIRONMENTS}
+    generators = {
+        name: np.random.Generator(np.random.Philox(key=seed)) for name, seed in _SEEDS.items()
+    }
     return {
-        name: env.sample_tasks(
-            np.random.Generator(np.random.Philox(key=seed)), NUM_TRAIN + NUM_TEST
-        )
-        for (name, seed), env in zip(_SEEDS.items(), ENVIRONMENTS, strict=True)
+        name: by_id[f"sawyer-manip/{name}-v1"].sample_tasks(rng, NUM_TRAIN + NUM_TEST)
+        for name, rng in generators.items()
     }
 
 
@@ -285,18 +288,25 @@ def _load(name: str) -> np.ndarray:
 
 
 def _environment(
-    name: str, num_aims: int, openings: tuple[float, float], *, may_open: bool
+    name: str,
+    num_aims: int,
+    openings: tuple[float, float],
+    *,
+    may_open: bool,
+    horizon: int = HORIZON,
 ) -> Sawyer:
+    """`name` is that of the task list; another horizon than that of the data is part of the id."""
+    version = name if horizon == HORIZON else f"{name}-h{horizon}"
     tasks = _load(name)
     aims = AIMS[:num_aims]
     goal = "closed_handle_y - side * "
     low, high = openings
     goal += f"{low}" if low == high else f"(uniform on [{low}, {high}] at every reset)"
     spec = EnvSpec(
-        id=f"sawyer-manip/{name}-v1",
+        id=f"sawyer-manip/{version}-v1",
         obs_dim=len(OBS_NAMES),
         act_dim=4,
-        horizon=HORIZON,
+        horizon=horizon,
         dt=DT,
         term_names=tuple(f"{aim.name}_distance" for aim in aims),
         task_names=TASK_NAMES,
@@ -338,6 +348,7 @@ _FIXED = (FIXED_OPENING, FIXED_OPENING)
 
 ENVIRONMENTS: tuple[Sawyer, ...] = (
     _environment("smac3", 3, HANDLE_OPENINGS, may_open=True),
+    _environment("smac3", 3, HANDLE_OPENINGS, may_open=True, horizon=EVALUATED_HORIZON),
     _environment("fixedgoal", 3, _FIXED, may_open=False),
     _environment("8", 8, _FIXED, may_open=True),
 )

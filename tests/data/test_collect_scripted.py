@@ -1,0 +1,103 @@
+"""Data of the script of Sawyer Manipulation, and use of it where episodes are shorter."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from test_collect import collected
+
+from omrl.cli import main
+from omrl.cli.collect import canonical_command, read_options
+from omrl.context import draw_contexts
+from omrl.data.collect.config import CollectConfig, ScriptedConfig
+from omrl.data.collect.presets import PRESETS
+from omrl.data.store import open_dataset, open_for_training
+from omrl.envs import render
+from omrl.envs.registry import make
+from omrl.errors import InputError
+from omrl.protocol import EvalConfig
+
+LONG, SHORT = "sawyer-manip/smac3-v1", "sawyer-manip/smac3-h50-v1"
+CONFIG = CollectConfig(env=LONG, agent=ScriptedConfig(), tasks=(2, 51), steps=300, envs=2)
+"""Two rounds of two episodes of 75 steps."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return collected(CONFIG, tmp_path_factory.mktemp("sawyer") / "data").path
+
+
+def columns(path, task):
+    held = open_dataset(path).task(task)
+    names = ("obs", "action", "reward", "terms", "episode_start")
+    return {name: np.asarray(getattr(held, name)) for name in names}
+
+
+def assert_same(ours, theirs):
+    for name, column in ours.items():
+        np.testing.assert_array_equal(column, theirs[name], err_msg=name)
+
+
+def test_the_data_is_whole_episodes_with_rewards_that_follow_from_its_terms(data):
+    dataset, env = open_for_training(data, make(LONG)), make(LONG)
+    for task in CONFIG.tasks:
+        rows = columns(data, task)
+        np.testing.assert_array_equal(rows["episode_start"], [0, 75, 150, 225, 300])
+        again = env.reward(rows["terms"], rows["action"], env.tasks[[task]])
+        np.testing.assert_array_equal(rows["reward"], again)
+        assert np.abs(rows["action"]).max() <= 1.0
+        # Four different episodes: the noise is of (seed, task, environment, round).
+        firsts = rows["action"][rows["episode_start"][:-1]]
+        assert len(np.unique(firsts, axis=0)) == 4
+    assert dataset.manifest.tasks[0].behaviour["agent"] == {"algorithm": "scripted", "noise": 0.1}
+
+
+def test_neither_other_tasks_nor_other_environments_change_a_task(data, tmp_path):
+    alone = dataclasses.replace(CONFIG, tasks=(51,))
+    assert_same(columns(data, 51), columns(collected(alone, tmp_path / "alone").path, 51))
+
+
+def test_without_noise_episodes_of_a_choice_are_alike(tmp_path):
+    still = dataclasses.replace(CONFIG, tasks=(13,), agent=ScriptedConfig(noise=0.0))
+    rows = columns(collected(still, tmp_path / "still").path, 13)
+    # All begin by lifting the open hand.
+    np.testing.assert_array_equal(rows["action"][rows["episode_start"][:-1]], [[0, 0, 1, -1]] * 4)
+
+
+def test_presets_have_the_sizes_of_the_paper():
+    for name in ("sawyer-smac-paper", "sawyer-fixedgoal", "sawyer8"):
+        config = PRESETS[name].config
+        assert (config.steps, config.envs, config.algorithm) == (3750, 50, "scripted")
+        assert len(make(config.env).tasks) == 60
+    options, _ = read_options(["sawyer-smac-paper", "--out", "data"])
+    assert canonical_command(options.config) == f"omrl collect {LONG}"
+    options, _ = read_options([LONG, "--agent", "random", "--out", "data"])
+    assert canonical_command(options.config) == f"omrl collect {LONG} --agent random"
+
+
+def test_an_environment_without_a_script(tmp_path, capsys):
+    command = ["collect", "point-robot/oyster-v1", "--agent", "scripted", "--out"]
+    assert main([*command, str(tmp_path / "data")]) == 2
+    assert "point-robot/oyster-v1 has no script" in capsys.readouterr().err
+
+
+def test_longer_logs_serve_where_episodes_are_shorter_but_not_the_other_way_round(data, tmp_path):
+    short = make(SHORT)
+    dataset = open_for_training(data, short)
+    config = EvalConfig(tasks=(51,), context_size=8)
+    assert draw_contexts(dataset, short, config, seeds=(0,), discount=0.99).batch is not None
+    few = dataclasses.replace(CONFIG, env=SHORT, tasks=(51,), steps=100)
+    path = collected(few, tmp_path / "short").path
+    np.testing.assert_array_equal(columns(path, 51)["episode_start"], [0, 50, 100])
+    with pytest.raises(InputError, match=r"another MDP \(id, horizon\)"):
+        open_for_training(path, make(LONG))
+
+
+def test_films_of_the_script_are_its_episodes():
+    env = make(LONG)
+    one, two = render.play(env, 2, "scripted", episodes=2, steps=None, seed=1)
+    (again,) = render.play(env, 2, "scripted", episodes=1, steps=None, seed=1)
+    np.testing.assert_array_equal(one.states, again.states)
+    assert (one.states[1] != two.states[1]).any()
+    with pytest.raises(InputError, match="point-robot/oyster-v1 has no script"):
+        render.play(make("point-robot/oyster-v1"), 0, "scripted", episodes=1, steps=1, seed=0)
