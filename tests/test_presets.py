@@ -1,5 +1,6 @@
-"""Every preset of `omrl train` is a program: built and updated by shapes alone. Of those that differ
-in rates, weights and environment, one is updated for them all."""
+"""Every preset of `omrl train` is a program: built and updated by shapes alone.
+
+Of those that differ in rates, weights and environment, one is updated for them all."""
 
 from __future__ import annotations
 
