@@ -1,6 +1,6 @@
 """Presets of SMAC on Sawyer Manipulation: the column Sawyer of the paper's Table 2.
 
-Data are those of `omrl collect sawyer-smac-paper`, of whole trajectories of 75 steps. Exploration
+Data are those of `omrl collect sawyer-manip-smac-paper`, trajectories of 75 steps. Exploration
 and evaluation have the 50 steps of Table 2, in a twin 75.
 """
 

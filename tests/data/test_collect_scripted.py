@@ -67,11 +67,11 @@ def test_without_noise_episodes_differ_in_what_they_choose_alone(tmp_path):
 
 
 def test_presets_have_the_sizes_of_the_paper():
-    for name in ("sawyer-smac-paper", "sawyer-fixedgoal", "sawyer8"):
+    for name in ("sawyer-manip-smac-paper", "sawyer-manip-fixedgoal", "sawyer-manip-8"):
         config = PRESETS[name].config
         assert (config.steps, config.envs, config.algorithm) == (3750, 50, "scripted")
         assert len(make(config.env).tasks) == 60
-    options, _ = read_options(["sawyer-smac-paper", "--out", "data"])
+    options, _ = read_options(["sawyer-manip-smac-paper", "--out", "data"])
     assert canonical_command(options.config) == f"omrl collect {LONG}"
     options, _ = read_options([LONG, "--agent", "random", "--out", "data"])
     assert canonical_command(options.config) == f"omrl collect {LONG} --agent random"

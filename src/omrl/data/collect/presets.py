@@ -2,7 +2,7 @@
 
 Names are FAMILY[-VERSION]-SIZE, of version macaw-v1 where none is named. `-paper` and `-workshop`
 have the lengths of the two versions of MACAW's paper; `-10min` is sized for one GPU and 16 CPU
-cores, `sawyer*` are data of a script, and `-random` has 200 episodes of nobody who learns.
+cores, `sawyer-manip-*` are data of a script, and `-random` has 200 episodes of nobody who learns.
 """
 
 from __future__ import annotations
@@ -132,18 +132,19 @@ PRESETS: dict[str, CollectPreset] = {
     "hopper-params-oyster-random": _random("hopper-params/oyster-v1", 200),
     "humanoid-dir-smac-random": _random("humanoid-dir/smac-v1", 200),
     "point-robot-oyster-random": _random("point-robot/oyster-v1", 20),
-    "sawyer-smac-paper": _script(
+    "sawyer-manip-smac-paper": _script(
         "sawyer-manip/smac3-v1",
         "arXiv:2107.03974, section 6 and Table 2: 50 trajectories of 75 steps per task by a script "
         "that does not know what is rewarded; its stages are those that the authors published",
         "an equivalent of the environment on MuJoCo, with tasks of its own; there are "
         "data of the test tasks too",
     ),
-    "sawyer-fixedgoal": _script(
-        "sawyer-manip/fixedgoal-v1", "ours: as sawyer-smac-paper, where goals are not hidden"
+    "sawyer-manip-fixedgoal": _script(
+        "sawyer-manip/fixedgoal-v1", "ours: as sawyer-manip-smac-paper, where goals are not hidden"
     ),
-    "sawyer8": _script(
-        "sawyer-manip/8-v1", "ours: as sawyer-smac-paper, for eight behaviours as in its figure 8"
+    "sawyer-manip-8": _script(
+        "sawyer-manip/8-v1",
+        "ours: as sawyer-manip-smac-paper, for eight behaviours as in its figure 8",
     ),
 }
 
