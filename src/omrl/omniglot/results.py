@@ -162,6 +162,7 @@ def notes(scale: Scale, plan: Scaled, problem: Problem, found: Sequence[Found]) 
         f"meta-steps to an accuracy: on validation classes, first of the evaluations every "
         f"{evaluated.eval_every} meta-steps; mean over seeds",
         "rates: the best of " + _grid(plan) if found[0].search else "rates: as given, no search",
+        *_edges(plan, found),
         *([f"inner rates are learned, from that value; {learner.lr_lr:g} is the Adam rate of their "
            "logarithms"] if learner.learn_inner_lr else []),
         f"paper: {CLAIM.words} ({CLAIM.source})",
@@ -180,6 +181,19 @@ def _grid(plan: Scaled) -> str:
         f"inner {inner} with outer {outer}, by accuracy on validation classes after "
         f"{plan.search_steps:,} meta-steps of another seed; the same for every network"
     )
+
+
+def _edges(plan: Scaled, found: Sequence[Found]) -> list[str]:
+    """Where a network might do better with rates that were not tried."""
+    lines = []
+    for each in found:
+        start = each.result.training.starts[0]
+        for name in ("inner", "outer"):
+            tried, taken = getattr(plan, f"{name}_lrs"), getattr(start, f"{name}_lr")
+            if len(tried) > 1 and taken in (min(tried), max(tried)):
+                what = f"its {name} rate, {taken:g}, is at the end of those tried"
+                lines.append(f"{each.network.label}: {what}")
+    return lines
 
 
 def to_object(plan: Scaled, found: Found) -> dict[str, Any]:

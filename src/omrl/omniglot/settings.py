@@ -130,7 +130,7 @@ class Scaled:
     targets: tuple[float, ...]
     """Validation accuracies, the meta-steps to which are in the table."""
     inner_lrs: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0)
-    outer_lrs: tuple[float, ...] = (1e-3, 3e-3)
+    outer_lrs: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
     checkpoint_every: Count = 2000
     notes: tuple[str, ...] = ()
     """What has to be said of it beside its numbers."""
@@ -160,6 +160,8 @@ SCALES: Mapping[Scale, Scaled] = {
         eval_every=100,
         search_steps=200,
         targets=(0.2, 0.3),
+        inner_lrs=(0.1, 0.3, 1.0, 3.0),
+        outer_lrs=(1e-3, 3e-3),
         checkpoint_every=500,
         notes=("networks are a quarter as wide as the paper's, with latents a quarter as long",),
     ),
@@ -168,7 +170,7 @@ SCALES: Mapping[Scale, Scaled] = {
         seeds=3,
         steps=10_000,
         eval_every=250,
-        search_steps=2000,
+        search_steps=1000,
         targets=(0.5, 0.7),
     ),
 }

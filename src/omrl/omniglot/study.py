@@ -152,22 +152,11 @@ def _one_network(
     train: Callable[..., Result],
     say: Callable[[str], None],
 ) -> Found:
-    grid = [Start(SEARCH_SEED, i, o) for i in plan.inner_lrs for o in plan.outer_lrs]
     search: tuple[tuple[Start, float], ...] = ()
-    if len(grid) > 1:
-        say(f"{network.label}: {len(grid)} pairs of rates, {plan.search_steps:,} meta-steps each")
-        wanted = Training(
-            network.learner,
-            tuple(grid),
-            steps=plan.search_steps,
-            eval_every=plan.search_steps,
-            checkpoint_every=plan.checkpoint_every,
-            data=problem.hash,
-        )
-        result = train(wanted, f"search {network.label}")
-        means = result.at_end("validation").mean(1).tolist()
-        search = tuple(zip(grid, means, strict=True))
-    best = max(search, key=lambda pair: pair[1])[0] if search else grid[0]
+    best = Start(SEARCH_SEED, plan.inner_lrs[0], plan.outer_lrs[0])
+    if len(plan.inner_lrs) * len(plan.outer_lrs) > 1:
+        search = _search(plan, network, problem, train, say)
+        best = max(search, key=lambda tried: tried[1])[0]
     say(
         f"{network.label}: {plan.steps:,} meta-steps, {plan.seeds} seeds, inner rate "
         f"{best.inner_lr:g}, outer rate {best.outer_lr:g}"
@@ -181,6 +170,33 @@ def _one_network(
         data=problem.hash,
     )
     return Found(network, search, train(wanted, network.label))
+
+
+def _search(
+    plan: Scaled,
+    network: Network,
+    problem: Problem,
+    train: Callable[..., Result],
+    say: Callable[[str], None],
+) -> tuple[tuple[Start, float], ...]:
+    """Accuracy on validation classes of every pair of rates. One training per outer rate: wide
+    networks with all pairs side by side could need more memory than there is."""
+    pairs = len(plan.inner_lrs) * len(plan.outer_lrs)
+    say(f"{network.label}: {pairs} pairs of rates, {plan.search_steps:,} meta-steps each")
+    found: list[tuple[Start, float]] = []
+    for outer_lr in plan.outer_lrs:
+        wanted = Training(
+            network.learner,
+            tuple(Start(SEARCH_SEED, inner_lr, outer_lr) for inner_lr in plan.inner_lrs),
+            steps=plan.search_steps,
+            eval_every=plan.search_steps,
+            checkpoint_every=plan.checkpoint_every,
+            data=problem.hash,
+        )
+        result = train(wanted, f"search {network.label}", may_diverge=True)
+        means = result.at_end("validation").mean(1).tolist()
+        found += zip(wanted.starts, means, strict=True)
+    return tuple(found)
 
 
 def steps_to(result: Result, target: float) -> list[int | None]:

@@ -63,6 +63,7 @@ def train(
     devices: Sequence[Any],
     *,
     command: str,
+    may_diverge: bool = False,
     quiet: bool = False,
 ) -> Result:
     """Trains to the end what in a folder below `folder` is not, and reads what is.
@@ -70,6 +71,8 @@ def train(
     Args:
         label: what progress is shown of.
         data: on the host or any device.
+        may_diverge: for a search: learners whose loss is not finite answer as by chance, and the
+            others go on.
 
     Raises:
         InputError: a file of the run is damaged, or no room to write one.
@@ -82,7 +85,8 @@ def train(
         layout = Layout.of(devices, len(training.starts))
         run = _open(path, training, layout, command, devices)
         with runs.claimed(path):
-            trainer = _Trainer(training, label, run, layout, place(data, layout.replicated), quiet)
+            data = place(data, layout.replicated)
+            trainer = _Trainer(training, label, run, layout, data, may_diverge, quiet)
             trainer.run_to_end()
             with atomic_write(result) as file:
                 accuracy = np.asarray(trainer.states.accuracy)
@@ -132,10 +136,11 @@ class _Trainer:
         run: runs.Run,
         layout: Layout,
         data: Data,
+        may_diverge: bool,
         quiet: bool,
     ):
         self.training, self.label, self.run = training, label, run
-        self.layout, self.data = layout, data
+        self.layout, self.data, self.may_diverge = layout, data, may_diverge
         self.seeds = place_seeds(layout, np.array([start.seed for start in training.starts]))
         self.checkpoints = Checkpoints(run.checkpoints, keep=1)
         self.progress = TrainProgress(training.steps, show=not quiet)
@@ -220,12 +225,9 @@ class _Trainer:
         self.progress.update(self.label, self.step, length / seconds, float(losses.mean()))
 
     def _check(self, losses: Float32[np.ndarray, " start"]) -> None:
-        starts = self.training.starts
-        rates = {(start.inner_lr, start.outer_lr) for start in starts}
-        # Where rates are compared, those that diverge answer as by chance and are not chosen.
-        if np.all(np.isfinite(losses)) or len(rates) > 1:
+        if self.may_diverge or np.all(np.isfinite(losses)):
             return
-        start = starts[int(np.argmin(np.isfinite(losses)))]
+        start = self.training.starts[int(np.argmin(np.isfinite(losses)))]
         raise NonFiniteError(
             f"{self.label}, seed {start.seed}: the loss of meta-step {self.step} is not finite "
             f"with rates {start.inner_lr:g} and {start.outer_lr:g}; take smaller ones, --inner-lr "
