@@ -29,13 +29,13 @@ SCALE = Scaled(
         Network("plain, equal width", replace(LEARNER, layer="linear")),
     ),
     seeds=2,
-    steps=5,
-    eval_every=2,
+    steps=9,
+    eval_every=8,
     search_steps=2,
     targets=(0.0, 1.0),
     inner_lrs=(0.1, 1.0),
     outer_lrs=(0.01,),
-    checkpoint_every=3,
+    checkpoint_every=5,
 )
 ALPHABETS = ("Alpha", "Beta", "Gamma", "Delta (new)", "Epsilon", "Zeta")
 DRAWINGS = 3

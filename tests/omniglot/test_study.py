@@ -75,9 +75,9 @@ def test_a_study_from_archives_to_page(done):
         best = max(row["search"], key=lambda tried: tried["validation"])
         assert (row["inner_lr"], row["outer_lr"]) == (best["inner_lr"], best["outer_lr"])
         assert row["seeds"] == [0, 1]
-        assert row["curve"]["meta_steps"] == [0, 2, 4, 5]
+        assert row["curve"]["meta_steps"] == [0, 8, 9]
         test = np.array(row["curve"]["test"])
-        assert test.shape == (2, 4)
+        assert test.shape == (2, 3)
         np.testing.assert_allclose(row["percent"]["test"]["value"], 100 * test[:, -1].mean())
         # Any accuracy is at least 0.
         assert row["steps_to"][0] == {"validation": 0.0, "meta_steps": [0, 0]}
@@ -87,7 +87,7 @@ def test_a_study_from_archives_to_page(done):
         assert [note for note in found["notes"] if note.startswith(row["label"])] == [edge]
     raw = accuracies(done)
     assert raw.keys() == {"weight-transform", "plain-equal-width"}
-    assert raw["weight-transform"].shape == (2, 4, 3, 4)
+    assert raw["weight-transform"].shape == (2, 3, 3, 4)
     assert found["split"]["test"] == ["Epsilon"]
     svg = (done / "figure.svg").read_text()
     assert "test: Epsilon; validation: Delta (new); train: Alpha" in svg
@@ -116,11 +116,11 @@ def test_what_is_done_is_not_done_again(capsys, monkeypatch, done, images, tmp_p
 @pytest.mark.slow
 def test_a_killed_study_goes_on_with_the_same_bits(done, images, tmp_path):
     out = tmp_path / "out"
-    program = [sys.executable, tiny_omniglot.__file__, str(images), str(out), LABELS[0], "4"]
+    program = [sys.executable, tiny_omniglot.__file__, str(images), str(out), LABELS[0], "8"]
     killed = subprocess.run(program, check=False, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     (run,) = (out / "runs").glob("weight-transform-*")
-    assert [path.name for path in (run / "checkpoints").iterdir()] == ["3"]
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["5"]
     assert not (out / "results.json").exists()
     assert main(arguments(images, out)) == 0
     for name, values in accuracies(out).items():
