@@ -133,9 +133,7 @@ def test_every_number_of_every_config_is_checked(name):
     assert taken == {(field, bad) for field, bad in legal if field in tried}
 
 
-ONE_OF_EACH = {
-    tuple(numeric_fields(preset.config)): name for name, preset in PRESETS.items()
-}
+ONE_OF_EACH = {tuple(numeric_fields(preset.config)): name for name, preset in PRESETS.items()}
 """Presets by the fields that they have."""
 
 
