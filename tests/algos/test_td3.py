@@ -116,7 +116,7 @@ def test_actions_are_bounded_and_noise_has_the_stated_width(getkey):
 def test_learns_the_best_action_of_a_bandit(getkey):
     """One step, r = -(a - a*)^2 with a* = (0.5, -0.3): V(s) = 0 and pi(s) = a*."""
     best = jnp.array([0.5, -0.3])
-    agent = Td3(Td3Config(learning_rate=1e-3), 1, 2)
+    agent = Td3(Td3Config(hidden=(128, 128), learning_rate=2e-3), 1, 2)
 
     def step(state, key):
         data_key, update_key = jax.random.split(key)
