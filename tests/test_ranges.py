@@ -94,6 +94,13 @@ def put(json: Any, path: Path, value: Any) -> None:
     json[path[-1]] = value
 
 
+INSTEAD = {
+    ("awac_weight", 0): "reparam_weight",  # What is left of the actor's loss without it.
+    ("prior_steps", 0): "into_encoder",  # What acts on the prior.
+}
+"""Another field that a refusal may begin with."""
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_number_of_every_config_is_checked(name):
     config, taken, tried = CONFIGS[name], set(), set()
@@ -106,8 +113,7 @@ def test_every_number_of_every_config_is_checked(name):
                 taken.add((path[-1], bad))
             except InputError as error:
                 refusal = str(error)
-                # What is left of the actor's loss without it.
-                named = "reparam_weight" if path[-1] == "awac_weight" and bad == 0 else path[-1]
+                named = f"({path[-1]}|{INSTEAD.get((path[-1], bad), path[-1])})"
                 assert re.match(rf"(\w+\.)?{named}(\[0\])?[:,] ", refusal), (path, bad, refusal)
     legal = LEGAL
     algo = getattr(config, "algo", None)
@@ -120,7 +126,9 @@ def test_every_number_of_every_config_is_checked(name):
         # Labels are what self-supervision learns from.
         alone += () if algo.oracle else ("label_context",)
         legal = LEGAL - {(name, 0) for name in alone} | scores | {("initial_steps", 0)}
-        legal |= {("prior_steps", 0)} if algo.exploration.posterior_steps else set()
+        schedule = algo.exploration
+        filled = schedule.into_encoder != "prior" or schedule.initial_steps
+        legal |= {("prior_steps", 0)} if schedule.posterior_steps and filled else set()
     if isinstance(algo, BorelConfig):
         sees = algo.vae.reward_sees
         seen = {"action_features"} if "action" in sees else set()
