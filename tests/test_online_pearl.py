@@ -323,7 +323,7 @@ def test_the_commands_of_the_page_work(page, count, made, tmp_path, monkeypatch)
         program, *arguments = shlex.split(line)
         assert program == "omrl"
         trains = arguments[0] == "train" and "--out" in arguments
-        narrow = [] if "borel" in page else ["--algo.hidden", "8", "--eval.shots", "0", "1"]
+        narrow = [] if "borel" in page else ["--algo.hidden", "8"]
         quick = ["--eval.episodes", "1", *narrow] if trains else []
         assert main([*arguments, *quick]) == 0
     assert {path.name for path in tmp_path.iterdir()} == made
