@@ -143,7 +143,7 @@ def test_what_happens_between_chunks(tmp_path, capsys):
     assert sorted(path.name for path in run.checkpoints.glob("[0-9]*")) == ["20", "40", "7"]
     error = capsys.readouterr().err
     assert "meta: compiled in" in error
-    assert "meta 40/40" in error
+    assert "40/40 meta" in error
 
     layout = Layout.of(CPU, 2)
     data = place(make_data(), layout.replicated)
