@@ -16,7 +16,7 @@ from omrl.presets import PRESETS
 from omrl.protocol import EXPLORE
 from test_presets import spec_of
 
-KINDS = ("original", "matched")
+KINDS = ("original", "matched", "conservative")
 COMPARED = [f"borel-smac-{problem}-{kind}" for problem in preset_smac.ENVS for kind in KINDS]
 PHYSICS = {"walker-params", "hopper-params"}
 
@@ -30,16 +30,17 @@ def algo(name: str) -> BorelConfig:
 @pytest.mark.parametrize("name", COMPARED)
 def test_environment_data_and_evaluation_are_those_of_smac(name):
     config, kind = PRESETS[name].config, name.rsplit("-", 1)[1]
-    smac = PRESETS[name.removeprefix("borel-").removesuffix(kind) + "paper"].config
+    problem = name.removeprefix("borel-smac-").removesuffix(f"-{kind}")
+    smac = PRESETS[f"smac-{problem}-paper"].config
     same = ("env", "discount", "train_split", "holdout", "slice")
     assert [getattr(config, field) for field in same] == [getattr(smac, field) for field in same]
-    assert config.eval == PRESETS["macaw-" + name.removeprefix("borel-")].config.eval
+    assert config.eval == PRESETS[f"macaw-smac-{problem}-original"].config.eval
     assert config.eval.explore == EXPLORE["explore-paper"]["explore"]
 
 
 @pytest.mark.parametrize("problem", preset_smac.ENVS)
 def test_what_is_original_and_what_is_matched(problem):
-    original, matched = (algo(f"borel-smac-{problem}-{kind}") for kind in KINDS)
+    original, matched = (algo(f"borel-smac-{problem}-{kind}") for kind in KINDS[:2])
     smac: Any = PRESETS[f"smac-{problem}-paper"].config.algo
     code = algo("borel-cheetah-vel-code")
     head = "squared" if problem in PHYSICS else "none"
@@ -52,6 +53,16 @@ def test_what_is_original_and_what_is_matched(problem):
     assert (matched.task_batch, matched.steps) == (smac.task_batch, smac.steps) == (4, 50_000)
     same = {"policy": original.policy, "task_batch": 16, "steps": 1_000_000}
     assert replace(matched, **same) == original
+
+
+@pytest.mark.parametrize("problem", preset_smac.ENVS)
+def test_the_conservative_one_is_the_matched_one_with_cql(problem):
+    matched, conservative = (algo(f"borel-smac-{problem}-{kind}") for kind in KINDS[1:])
+    policy: Any = conservative.policy
+    assert (policy.conservative, policy.conservative_actions) == (10.0, 10)
+    plain = replace(policy, conservative=0.0, log_prob="clipped")
+    assert replace(conservative, policy=plain) == matched
+    assert PRESETS[f"borel-smac-{problem}-conservative"].source.startswith("ours")
 
 
 def test_updates_of_the_model_are_100_epochs():

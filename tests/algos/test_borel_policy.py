@@ -32,7 +32,7 @@ ACTOR = linear([[1.0, 0.0]], [0.0, -1.0])
 CRITICS = linear([[[1.0], [2.0]], [[3.0], [-1.0]]], [[0.0], [0.5]])
 
 
-def batch_of(key, tasks=2, samples=6, obs_dim=3, act_dim=2) -> tuple[Step, Noise]:
+def batch_of(key, config=SMALL, tasks=2, samples=6, obs_dim=3, act_dim=2) -> tuple[Step, Noise]:
     keys = jax.random.split(key, 6)
     lead = (tasks, samples)
     batch = Step(
@@ -42,7 +42,9 @@ def batch_of(key, tasks=2, samples=6, obs_dim=3, act_dim=2) -> tuple[Step, Noise
         jax.random.normal(keys[3], (*lead, obs_dim)),
         jax.random.bernoulli(keys[4], 0.3, lead),
     )
-    noise = jax.vmap(partial(borel_policy.draw, samples, act_dim))(jax.random.split(keys[5], tasks))
+    noise = jax.vmap(partial(borel_policy.draw, config, samples, act_dim))(
+        jax.random.split(keys[5], tasks)
+    )
     return batch, noise
 
 
@@ -183,7 +185,7 @@ def test_bandits_told_apart_by_the_belief(getkey):
         reward = -((action[..., 0] - 0.5 * mean[:, None]) ** 2)
         batch = Step(obs, action, reward, obs, jnp.ones((2, 32), bool))
         keys = jax.random.split(noise_key, 2)
-        noise = jax.vmap(partial(borel_policy.draw, 32, 1))(keys)
+        noise = jax.vmap(partial(borel_policy.draw, config, 32, 1))(keys)
         return borel_policy.step(config, state, batch, noise)[0], None
 
     keys = jax.random.split(getkey(), 1500)

@@ -150,7 +150,7 @@ class Borel(Algorithm[BorelState, Belief]):
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)
         if not self.config.distinct_tasks:  # The second of a task is not to have the first's noise.
             keys = jax.vmap(jax.random.fold_in)(keys, jnp.arange(len(tasks)))
-        noise = jax.vmap(partial(borel_policy.draw, *batch.action.shape[1:]))(keys)
+        noise = jax.vmap(partial(borel_policy.draw, config, *batch.action.shape[1:]))(keys)
         policy, metrics = borel_policy.step(config, state.policy, seen, noise, decay)
         return state._replace(step=state.step + 1, policy=policy), metrics
 

@@ -123,6 +123,12 @@ class BeliefSacConfig:
     """Density of an action: exact, or with 1e-6 added to tanh's slope, as the reference code."""
     target_rate: Fraction = 0.005
     """tau, of the target Qs."""
+    conservative: NonNegative = 0.0
+    """Weight of CQL's term (arXiv:2006.04779, Eq. 4) beside the squared error of each Q, twice the
+    alpha of its paper; 0: none, as in BOReL's."""
+    conservative_actions: Size = 10
+    """Actions of each transition that it is estimated with: so many uniform ones, and as many of
+    the policy."""
     critic_lr: Positive = 3e-4
     """Adam rate of both Qs."""
     policy_lr: Positive = 3e-4

@@ -5,6 +5,9 @@
 Double DQN (van Hasselt et al. 2016, arXiv:1509.06461) values at s' the action that Q prefers there:
 y = r + gamma (1 - terminated) Q'(s', argmax_a' Q(s', a')).
 
+On data that lack actions, `conservative` w > 0 adds w [log sum_a' exp Q(s, a') - Q(s, a)] to the
+loss (CQL, Kumar et al. 2020, arXiv:2006.04779, Eq. 4; `ops.cql`).
+
 An action is a vector with an entry per choice, and means the largest one, as in `envs.gridnav`.
 Differences to the papers: the error is not clipped, and the target network follows the other one
 slowly in place of being copied from time to time.
@@ -24,8 +27,9 @@ from jaxtyping import Array, Float, Int
 
 from omrl.nets.latent_mlp import over_samples
 from omrl.nets.mlp import Mlp
+from omrl.ops.cql import discrete_gap
 from omrl.ops.sac import bellman_target, polyak
-from omrl.ranges import Fraction, Positive, Size, check_ranges
+from omrl.ranges import Fraction, NonNegative, Positive, Size, check_ranges
 from omrl.types import Key, Metrics, Scalar, Step
 
 
@@ -46,6 +50,8 @@ class DqnConfig:
     """Of Adam."""
     target_rate: Fraction = 0.005
     """tau."""
+    conservative: NonNegative = 0.0
+    """Weight of CQL's term beside the squared error, twice the alpha of its paper; 0: none."""
     exploration: Fraction = 0.1
     """Probability of a uniformly random action, unless it acts deterministically."""
 
@@ -80,9 +86,13 @@ def target_value(config: DqnConfig, q: Mlp, target_q: Mlp, step: Step) -> Scalar
 
 
 def loss(config: DqnConfig, q: Mlp, target_q: Mlp, step: Step) -> Scalar:
-    """Of one transition."""
-    error = q(step.obs)[chosen(step.action)] - target_value(config, q, target_q, step)
-    return error**2
+    """Of one transition, CQL's term included."""
+    values = q(step.obs)
+    logged = values[chosen(step.action)]
+    error = (logged - target_value(config, q, target_q, step)) ** 2
+    if not config.conservative:
+        return error
+    return error + config.conservative * discrete_gap(values, logged)
 
 
 def step(
