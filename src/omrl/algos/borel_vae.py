@@ -199,6 +199,9 @@ def errors(
     if config.decoded_reduction == "mean":
         count /= jnp.sum(count)
 
+    if config.reward_cells and not decoder.sees:
+        return cell_errors(config, decoder, *targets, count, z)
+
     @jax.checkpoint
     def of_one(shift: Float[Array, " hidden"]) -> Scalar:
         if decoder.sees:
@@ -209,6 +212,27 @@ def errors(
 
     shifts = jax.vmap(decoder.shift)(z)
     return jax.lax.map(of_one, shifts, batch_size=config.decoder_block)
+
+
+def cell_errors(
+    config: VaeConfig,
+    decoder: TransitionDecoder,
+    reward: Float[Array, " step"],
+    cells: Float[Array, "step cell"],
+    count: Float[Array, " step"],
+    z: Float[Array, "term latent"],
+) -> PerPosterior:
+    """The same of rewards decoded by cells from z alone. The error is then linear in how often each
+    cell was there, and with success, so that transitions are summed before anything is decoded.
+
+    Args:
+        cells: one-hot.
+        count: weight of each transition.
+    """
+    success = (reward >= config.reward_success).astype(count.dtype)
+    visits, successes = count @ cells, (count * success) @ cells
+    out = jax.vmap(lambda one: decoder.net.rest(decoder.shift(one)))(z)
+    return jax.nn.softplus(out) @ visits - out @ successes
 
 
 # --- Losses ---
