@@ -1,4 +1,4 @@
-"""`benchmarks/belief_picture.py` on an encoder that never learned: what it shows is what was done."""
+"""`benchmarks/belief_picture.py` with networks that never learned: beliefs, cells and the file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def benchmark():
 
 @pytest.fixture(scope="module")
 def trained() -> Any:
-    """What `load_trained` gives, with small networks of zeros, but that (3, 1) is surely the goal."""
+    """What `load_trained` gives, with networks of zeros, but that (3, 1) is surely the goal."""
     algo: Any = PRESETS["borel-gridnav"].config.algo
     vae = replace(algo.vae, gru=4, latent=2, obs_features=4, reward_hidden=(4,))
     algorithm = build(replace(algo, vae=vae, policy=DqnConfig(hidden=(4,))), spec_of(ENV))
