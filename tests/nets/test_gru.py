@@ -42,3 +42,12 @@ def test_weights_are_orthogonal_at_first(getkey):
         assert layer.weight.shape == (rows, 15)
         np.testing.assert_allclose(layer.weight @ layer.weight.T, np.eye(rows), atol=1e-5)
         np.testing.assert_array_equal(layer.bias, 0)
+
+
+def test_a_keep_bias_above_zero_forgets_less_at_first(getkey):
+    key = getkey()
+    plain, keeping = Gru.init(key, 3, 5), Gru.init(key, 3, 5, keep_bias=3.0)
+    np.testing.assert_array_equal(keeping.of_input.bias, np.repeat([0, 3, 0], 5))
+    hidden = jnp.ones(5)
+    moved = [float(jnp.abs(unit(jnp.zeros(3), hidden) - hidden).sum()) for unit in (plain, keeping)]
+    assert moved[1] < 0.3 * moved[0]

@@ -24,6 +24,9 @@ class VaeConfig:
     """Dimensions of z."""
     gru: Size = 128
     """Width of the recurrent state."""
+    keep_bias: Finite = 0.0
+    """First bias of the gate that keeps the recurrent state: above 0 it forgets less to begin with
+    (Jozefowicz et al. 2015)."""
     obs_features: Natural = 32
     """Features of an observation, in encoder and decoders; 0: observations are not seen."""
     action_features: Natural = 16

@@ -82,7 +82,9 @@ def init(config: VaeConfig, spec: Spec, key: Key) -> VaeLearner:
     """New networks with a fresh optimiser."""
     encoder_key, reward_key, state_key = jax.random.split(key, 3)
     dims = (spec.obs_dim, spec.act_dim)
-    encoder = BeliefEncoder.init(encoder_key, *dims, config.sizes, config.gru, config.latent)
+    encoder = BeliefEncoder.init(
+        encoder_key, *dims, config.sizes, config.gru, config.latent, config.keep_bias
+    )
     decoder = partial(TransitionDecoder.init, latent=config.latent, sizes=config.sizes)
     rewards = decoder(
         reward_key,

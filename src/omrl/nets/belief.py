@@ -63,14 +63,21 @@ class BeliefEncoder(eqx.Module):
 
     @classmethod
     def init(
-        cls, key: Key, obs_dim: int, act_dim: int, sizes: FeatureSizes, hidden: int, latent: int
+        cls,
+        key: Key,
+        obs_dim: int,
+        act_dim: int,
+        sizes: FeatureSizes,
+        hidden: int,
+        latent: int,
+        keep_bias: float = 0.0,
     ) -> BeliefEncoder:
         keys = jax.random.split(key, 5)
         return cls(
             _init_features(keys[0], act_dim, sizes.action),
             _init_features(keys[1], obs_dim, sizes.obs),
             _init_features(keys[2], 1, sizes.reward),
-            Gru.init(keys[3], sum(sizes), hidden),
+            Gru.init(keys[3], sum(sizes), hidden, keep_bias),
             Dense.init(keys[4], hidden, 2 * latent),
         )
 

@@ -25,15 +25,15 @@ class Gru(eqx.Module):
     """The same of h."""
 
     @classmethod
-    def init(cls, key: Key, in_dim: int, hidden: int) -> Gru:
-        """Orthogonal weights and biases 0."""
+    def init(cls, key: Key, in_dim: int, hidden: int, keep_bias: float = 0.0) -> Gru:
+        """Orthogonal weights and biases 0, but for `keep_bias` within u, which keeps h."""
         keys = jax.random.split(key)
         orthogonal = jax.nn.initializers.orthogonal()
-        bias = jnp.zeros(3 * hidden)
+        biases = jnp.zeros((2, 3 * hidden)).at[0, hidden : 2 * hidden].set(keep_bias)
         return cls(
             *(
                 Dense.of(orthogonal(k, (rows, 3 * hidden), bias.dtype), bias)
-                for k, rows in zip(keys, (in_dim, hidden), strict=True)
+                for k, rows, bias in zip(keys, (in_dim, hidden), biases, strict=True)
             )
         )
 
