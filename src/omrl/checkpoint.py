@@ -82,6 +82,7 @@ class Checkpoints:
             state=ocp.args.StandardSave(states),
             meta=ocp.args.JsonSave({**meta, "meta_sha256": json_hash(meta)}),
         )
+        _hide_late_io()
         with _writing(self.folder / str(step)):
             self._manager.save(step, args=items)
 
@@ -113,10 +114,10 @@ class Checkpoints:
         except _DamagedError as damage:
             raise InputError(f"{damage}; {self._advice(like, config, step)}") from damage
 
-    def read_meta(self, step: int | None = None) -> dict[str, Any]:
+    def read_meta(self, config: Any, step: int | None = None) -> dict[str, Any]:
         """The JSON item alone of a checkpoint, None: the newest. `InputError` as `restore`."""
         try:
-            return self._read_meta(self._existing(step))
+            return self._read_meta(config, self._existing(step))
         except _DamagedError as damage:
             raise InputError(str(damage)) from damage
 
@@ -131,11 +132,8 @@ class Checkpoints:
         return step
 
     def _restore(self, like: Any, config: Any, step: int) -> tuple[Any, dict[str, Any]]:
-        meta = self._read_meta(step)
+        meta = self._read_meta(config, step)
         path = self.folder / str(step)
-        found = list(differences(meta["config"], config))
-        if found:
-            raise InputError(f"{path}: was made with another config: {'; '.join(found)}")
         names = leaf_names(like)
         if list(meta["sha256"]) != names:
             other = sorted(set(meta["sha256"]) ^ set(names))
@@ -143,7 +141,7 @@ class Checkpoints:
                 f"{path}: holds other leaves than this version of omrl makes "
                 f"({', '.join(other[:3])} …); use the version in the run's versions.json"
             )
-        _hide_late_reads()
+        _hide_late_io()
         try:
             restored = self._manager.restore(
                 step, args=ocp.args.Composite(state=ocp.args.StandardRestore(like))
@@ -158,7 +156,7 @@ class Checkpoints:
                     raise _DamagedError(f"{path}: leaf {name} of seed number {seed} is damaged")
         return restored["state"], meta
 
-    def _read_meta(self, step: int) -> dict[str, Any]:
+    def _read_meta(self, config: Any, step: int) -> dict[str, Any]:
         path = self.folder / str(step)
         try:
             item = ocp.args.Composite(meta=ocp.args.JsonRestore())
@@ -168,6 +166,9 @@ class Checkpoints:
             raise _DamagedError(f"{path}: meta cannot be read ({reason(error)})") from error
         if not intact:
             raise _DamagedError(f"{path}: meta is damaged")
+        found = list(differences(meta["config"], config))
+        if found:
+            raise InputError(f"{path}: was made with another config: {'; '.join(found)}")
         return meta
 
     def _advice(self, like: Any, config: Any, damaged: int) -> str:
@@ -181,12 +182,12 @@ class Checkpoints:
 
 
 @cache
-def _hide_late_reads() -> None:
-    """Has what goes on after a failed restore report nothing.
+def _hide_late_io() -> None:
+    """Has what goes on after a failed restore or save report nothing.
 
-    Orbax gives up, and closes its event loop, at the first array that it cannot read. Those that
-    TensorStore's threads still read, and tasks that nobody awaits any more, would each print a
-    traceback, before or after the one line that says what is wrong.
+    Orbax gives up, and closes its event loop, at the first array that fails. Those that
+    TensorStore's threads still read or write, and tasks that nobody awaits any more, would each
+    print a traceback, before or after the one line that says what is wrong.
     """
     report = sys.unraisablehook
 

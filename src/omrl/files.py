@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -50,6 +50,17 @@ def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
         if error.errno is not None and error.filename in (None, temporary, str(temporary)):
             error.filename = str(path)
         raise
+
+
+def check_apart(out: Path, reads: Iterable[Path], *, beside: Iterable[str] = ()) -> None:
+    """Raises `InputError` where replacing `out`, or what has its name with an ending of `beside`,
+    would remove what is read to write it."""
+    replaced = {out.with_name(out.name + ending).resolve() for ending in ("", *beside)}
+    for path in reads:
+        if not replaced.isdisjoint([path.resolve(), *path.resolve().parents]):
+            raise InputError(
+                f"{out}: takes the place of {path}, of which it is made; write to another folder"
+            )
 
 
 def read_bytes(path: Path) -> bytes:

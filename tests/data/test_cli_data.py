@@ -1,6 +1,8 @@
 """`omrl data info | validate | slice`."""
 
 import json
+import shlex
+import shutil
 
 import numpy as np
 import pytest
@@ -108,7 +110,10 @@ def test_slice_writes_a_smaller_dataset(dataset, tmp_path, capsys):
     main(["slice", str(dataset.path), str(out), *options], "omrl data slice …")
     assert json.loads(capsys.readouterr().out)["episodes"] == 6
     small = open_dataset(out)
-    assert small.manifest.command == "omrl data slice --slice last-4 --every 2 --dtype float16"
+    name = dataset.path.name  # No path of a machine.
+    assert small.manifest.command == (
+        f"omrl data slice {name} OUT --slice last-4 --every 2 --dtype float16"
+    )
     np.testing.assert_array_equal(small.task(1).lengths, [5, 5])
     reordered = [*options[2:-1], "--slice", "last-4"]
     main(["slice", str(dataset.path), str(tmp_path / "again"), *reordered], "another text")
@@ -126,12 +131,48 @@ def test_slice_cuts_to_transitions_and_mixes(dataset, tmp_path, capsys):
     options = ["--slice", ".5:last-6-transitions+.5:all", "--mix", str(cut), "--json"]
     main(["slice", str(dataset.path), str(mixed), *options], "")
     assert json.loads(capsys.readouterr().out)["command"] == (
-        "omrl data slice --slice 0.5:last-6-transitions+0.5:all"
+        f"omrl data slice {dataset.path.name} OUT --slice 0.5:last-6-transitions+0.5:all --mix cut"
     )
     # Of task 0 the episodes of 2 and 4, and of those of 5, 3 and 4 two, since 5 is less than 6.
     np.testing.assert_array_equal(open_dataset(mixed).task(0).lengths, [2, 5, 4, 4])
     with pytest.raises(InputError, match=r"mix: .* and slice 'all' is no mixture"):
         main(["slice", str(dataset.path), str(tmp_path / "x"), "--mix", str(cut)], "")
+
+
+def test_the_command_on_record_can_be_repeated(dataset, tmp_path, monkeypatch):
+    monkeypatch.chdir(dataset.path.parent)
+    main(["slice", f"./{dataset.path.name}/", str(tmp_path / "one"), "--slice", "last-4"], "")
+    command = open_dataset(tmp_path / "one").manifest.command
+    assert command == f"omrl data slice {dataset.path.name} OUT --slice last-4"
+    main(shlex.split(command)[2:], "")
+    assert open_dataset("OUT").hash == open_dataset(tmp_path / "one").hash
+
+
+@pytest.mark.parametrize("given", ["slice", "relabel --per-task 1"])
+@pytest.mark.parametrize("out", ["same", "link", "mixed in", "around", "partial"])
+def test_what_is_read_is_not_replaced(dataset, tmp_path, given, out):
+    """Whatever name the source has, and also where it lies within what would be removed."""
+    command, *options = given.split()
+    source, target = dataset.path, dataset.path
+    if out == "link":
+        target = tmp_path / "link"
+        target.symlink_to(source)
+    elif out == "mixed in":
+        if command != "slice":
+            return
+        source = shutil.copytree(dataset.path, tmp_path / "copy")
+        options = ["--slice", "0.5:all+0.5:all", "--mix", str(target)]
+    elif out == "around":
+        target = shutil.copytree(dataset.path, tmp_path / "around")
+        source = shutil.copytree(dataset.path, target / "inner")
+    elif out == "partial":
+        source = shutil.copytree(dataset.path, tmp_path / "new.partial")
+        target = tmp_path / "new"
+    before = sorted(path for path in tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=r"takes the place of .*write to another folder"):
+        main([command, str(source), str(target), *options, "--overwrite"], "")
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+    assert open_dataset(dataset.path).hash == dataset.hash
 
 
 @pytest.mark.parametrize("arguments", [[], ["inf"]])

@@ -47,7 +47,7 @@ def test_a_dataset_goes_out_and_comes_back(tmp_path, dataset, capsys):
     main(["import", str(root), str(back), "--format", "minari", "--json"], "")
     summary = json.loads(capsys.readouterr().out)
     assert (summary["transitions"], summary["reward"]) == (85, "checked")
-    assert summary["command"] == "omrl data import --format minari"
+    assert summary["command"] == "omrl data import root OUT --format minari"
     assert (summary["source"]["format"], summary["source"]["name"]) == ("minari", "root")
     assert open_dataset(back).manifest.tasks == dataset.manifest.tasks
 

@@ -151,12 +151,12 @@ def test_another_mdp_is_said(dataset, show, other_env, monkeypatch):
             "omrl collect test-point/test-v1 --steps 9 --out {out} --resume",
         ),
         (
-            "omrl data import --format npz",
+            "omrl data import logs OUT --format npz",
             {"name": "logs"},
             "omrl data import logs {out} --format npz",
         ),
-        ("omrl data slice", {"hash": "1"}, "omrl data slice SOURCE {out}, "),
-        ("omrl data relabel --seed 1", {"hash": "1"}, "relabel SOURCE {out} --seed 1, "),
+        ("omrl data slice 'a b' OUT", {"hash": "1"}, "omrl data slice 'a b' {out}"),
+        ("omrl data relabel a OUT --seed 1", {"hash": "1"}, "relabel a {out} --seed 1"),
         ("python mine.py", None, "began it with the command 'python mine.py'"),
     ],
 )

@@ -209,7 +209,8 @@ def test_the_command_takes_a_file_and_a_function(dataset, program, tmp_path, cap
     summary = json.loads(capsys.readouterr().out)
     assert (summary["env"], summary["reward"]) == ("my-point/near-v1", "checked")
     assert summary["command"] == (
-        "omrl data relabel --reward rewards.py:near --id my-point/near-v1"  # No path of a machine.
+        f"omrl data relabel {dataset.path.name} OUT --reward rewards.py:near "
+        "--id my-point/near-v1"  # No path of a machine.
     )
     terms = dataset.task(1).terms[:, 0].astype(float)
     np.testing.assert_array_equal(open_dataset(out).task(1).reward, np.abs(terms - 0.5) < 0.3)
@@ -227,7 +228,9 @@ def test_the_command_takes_over_episodes(dataset, tmp_path, capsys):
     options = ["--per-task", "2", "--seed", "3", "--slice", "last-4"]
     main(["relabel", str(dataset.path), str(tmp_path / "new"), *options, "--json"], "")
     summary = json.loads(capsys.readouterr().out)
-    assert summary["command"] == "omrl data relabel --per-task 2 --seed 3 --slice last-4"
+    assert summary["command"] == (
+        f"omrl data relabel {dataset.path.name} OUT --per-task 2 --seed 3 --slice last-4"
+    )
     assert [task["episodes"] for task in summary["tasks"]] == [6, 6, 4]
     given = summary["tasks"][0]["behaviour"]["relabelled"]["episodes_from"]
     assert list(given) == ["1"]

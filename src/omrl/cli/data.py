@@ -17,7 +17,7 @@ from omrl.cli import data_info
 from omrl.cli.data_exchange import ExportOptions, ImportOptions, run_export, run_import
 from omrl.cli.data_info import known_env, manifest_to_json, print_manifest
 from omrl.cli.data_relabel import RelabelOptions, run_relabel
-from omrl.cli.options import as_options, parse, print_json
+from omrl.cli.options import as_options, as_typed, parse, print_json
 from omrl.data import manifest as manifests
 from omrl.data import validate as validation
 from omrl.data.mixture import open_view
@@ -99,16 +99,18 @@ def slice_dataset(options: SliceOptions) -> None:
     """Write the slice and print what it holds."""
     mixed_in = None if options.mix is None else open_dataset(options.mix)
     source = open_view(options.slice, open_dataset(options.source), mixed_in)
-    # In one spelling, since it is part of the dataset's hash; the source is on record by its own.
+    # In one spelling, since it is part of the dataset's hash.
     values = {"slice": str(source.selection), "every": options.every, "dtype": options.dtype}
-    chosen = as_options(values, {"slice": "all", "every": 1, "dtype": None})
+    values["mix"] = None if options.mix is None else as_typed(options.mix)
+    chosen = as_options(values, {"slice": "all", "every": 1, "dtype": None, "mix": None})
+    words = ["omrl", "data", "slice", as_typed(options.source), manifests.OUT, *chosen]
     result = write_slice(
         source,
         options.out,
         registry.make(source.spec.id),
         every=options.every,
         dtype=options.dtype,
-        command=shlex.join(["omrl", "data", "slice", *chosen]),
+        command=shlex.join(words),
         overwrite=options.overwrite,
     )
     print_manifest(result.path, result.manifest, options.json)

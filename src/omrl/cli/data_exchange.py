@@ -6,16 +6,17 @@ import dataclasses
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
 
-from omrl.cli.options import as_options, print_json
+from omrl.cli.options import as_options, as_typed, print_json
 from omrl.data.dataset import Dataset
 from omrl.data.exchange import export_dataset, import_dataset
 from omrl.data.formats import FORMATS
 from omrl.data.formats.source import Request, Statement, read_statement
+from omrl.data.manifest import OUT
 from omrl.data.slice import GRAMMAR, Slice
 from omrl.data.store import open_dataset
 from omrl.envs import registry
@@ -87,21 +88,32 @@ def run_import(options: ImportOptions) -> Dataset:
         if given.tasks or options.canonical or not given.env:
             raise InputError("--parameters needs --env, and no --canonical or tasks of a file")
         given = dataclasses.replace(given, tasks=_tasks(given.env, options.parameters))
-    # In one spelling, since it is part of the dataset's hash; the rest is on record by its own.
     reading = {name: getattr(options, name) for name in ("path_length", "buffer", "pattern")}
-    defaults = {"path_length": None, "buffer": Request.buffer, "pattern": Request.pattern}
-    chosen = ["--format", options.format, *as_options(reading, defaults)]
     return import_dataset(
         options.source,
         options.out,
         options.format,
-        command=shlex.join(["omrl", "data", "import", *chosen]),
+        command=_command(options),
         given=given,
         canonical=options.canonical,
         dtype=options.dtype,
         overwrite=options.overwrite,
         **reading,
     )
+
+
+def _command(options: ImportOptions) -> str:
+    """In one spelling, since it is part of the dataset's hash."""
+    left_out = ("source", "out", "format", "overwrite", "json")
+    kept = [each for each in dataclasses.fields(ImportOptions) if each.name not in left_out]
+    values: Any = {each.name: getattr(options, each.name) for each in kept}
+    values |= {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+    values["tasks"] = None if options.tasks is None else as_typed(options.tasks)
+    defaults: Any = {each.name: each.default for each in kept}
+    defaults |= {name: list(value) for name, value in defaults.items() if isinstance(value, tuple)}
+    chosen = as_options(values, defaults)
+    words = ["omrl", "data", "import", as_typed(options.source), OUT, "--format", options.format]
+    return shlex.join([*words, *chosen])
 
 
 def _tasks(env_id: str, numbers: tuple[float, ...]) -> dict[int, tuple[float, ...]]:

@@ -15,9 +15,10 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
-from omrl.cli.options import as_options
+from omrl.cli.options import as_options, as_typed
 from omrl.data.borrow import Borrowing
 from omrl.data.dataset import Dataset
+from omrl.data.manifest import OUT
 from omrl.data.relabel import relabel
 from omrl.data.slice import GRAMMAR, Slice
 from omrl.data.store import open_dataset
@@ -81,14 +82,15 @@ def run_relabel(options: RelabelOptions) -> Dataset:
     values["slice"] = str(selection)
     if options.reward:
         path, name = _parts(options.reward)
-        values["reward"] = f"{path.name}:{name}"
+        values["reward"] = f"{as_typed(path)}:{name}"
     defaults = {field.name: field.default for field in dataclasses.fields(RelabelOptions)}
+    words = ["omrl", "data", "relabel", as_typed(options.source), OUT]
     result = relabel(
         source,
         options.out,
         env,
         borrowing=_borrowing(options),
-        command=shlex.join(["omrl", "data", "relabel", *as_options(values, defaults)]),
+        command=shlex.join([*words, *as_options(values, defaults)]),
         overwrite=options.overwrite,
     )
     done = [task.behaviour.get("relabelled", {}) for task in result.manifest.tasks]

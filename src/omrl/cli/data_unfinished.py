@@ -62,8 +62,8 @@ def _continuation(folder: Path, manifest: Manifest) -> str:
     command = manifest.command
     if command.startswith("omrl collect "):
         return f"{command} --out {out} --resume"
-    for kind in ("omrl data import", "omrl data slice", "omrl data relabel"):
-        if command.startswith(kind):
-            source = (manifest.source or {}).get("name", "SOURCE")
-            return f"{kind} {source} {out}{command.removeprefix(kind)}, and what else was stated"
+    words = shlex.split(command)
+    if words[:2] == ["omrl", "data"] and manifests.OUT in words:
+        words[words.index(manifests.OUT)] = str(folder.with_suffix(""))
+        return shlex.join(words)
     return f"run the program again that began it with the command {command!r}"

@@ -94,10 +94,18 @@ def as_options(values: Json, defaults: Json, prefix: str = "") -> list[str]:
     for name, value in values.items():
         if isinstance(value, dict):
             options += as_options(value, defaults[name], f"{prefix}{name}.")
+        elif value is True and defaults[name] is False:
+            options.append(f"--{prefix}{name}".replace("_", "-"))
         elif value != defaults[name]:
             items = value if isinstance(value, list) else [value]
             options += [f"--{prefix}{name}".replace("_", "-"), *map(str, items)]
     return options
+
+
+def as_typed(path: Path) -> str:
+    """A path for what is published with the data: as typed, or its name where that would tell where
+    this machine has it."""
+    return path.name if path.is_absolute() else str(path)
 
 
 def _with_defaults(kind: type[Options], defaults: dict[str, Any]) -> type[Options]:

@@ -86,6 +86,7 @@ def import_dataset(
         overwrite=overwrite,
         dtype=dtype or given.dtype or found.dtype or "float32",
         source={"format": format, "name": source.name, "fingerprint": fingerprint(source)},
+        reads=[source],
     )
     try:
         for task in tasks:

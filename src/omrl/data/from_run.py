@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from omrl import bundled
 from omrl.algos import registry as algorithms
 from omrl.checkpoint import Checkpoints
 from omrl.data.dataset import Dataset
 from omrl.data.explored import Explored, ExploredFiles, concatenated
+from omrl.data.manifest import OUT
 from omrl.data.store import Writer, create
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
@@ -52,10 +54,13 @@ def write_collected(
     seeds = record.run.train.seed_numbers.tolist()
     seed = seeds[0] if seed is None else seed
     if seed not in seeds:
-        raise InputError(f"seed {seed}: {run} has {seeds[0]} to {seeds[-1]}")
+        held = ", ".join(map(str, seeds))
+        raise InputError(f"seed {seed}: {run} has {held}; give one of these: --seed")
     _check(record, run)
     checkpoints = Checkpoints(opened.checkpoints, read_only=True)
-    meta = checkpoints.read_meta()
+    if not checkpoints.steps:
+        raise InputError(f"{run}: has no checkpoint yet; train on: omrl train --resume {run}")
+    meta = checkpoints.read_meta(opened.config)
     checkpoints.close()
     files = ExploredFiles.of_checkpoint(Path(run), meta["collected"])
     if not files.sha256:
@@ -66,8 +71,6 @@ def write_collected(
     problem = open_problem(
         record.run, record.data, mix=record.mix, encoder_data=record.encoder_data
     )
-    out = named(Path(out))
-    paths = {"main": out, "encoder": out.with_name(f"{out.name}-encoder")}
     source = {
         "run": Path(run).resolve().name,
         "env": record.run.env,
@@ -75,25 +78,35 @@ def write_collected(
         "seed": str(seed),
         "updates": str(meta["step"]),
     }
-    writers = {
-        name: _begin(path, problem.env, source | {"buffer": name}, overwrite)
-        for name, path in paths.items()
-    }
-    parts = (part.only(part.seed == seeds.index(seed)) for part in files.read())
-    held = _append(writers["main"], problem, parts)
-    for index, trajectories in held.items():
-        writers["encoder"].append(index, **columns(concatenated(trajectories), problem.env.spec))
-    if not held:
-        shutil.rmtree(writers.pop("encoder").partial)
     behaviour = {
         "algorithm": type(algorithms.build(record.run.algo, record.spec)).__name__,
         "seed": seed,
         "updates": meta["step"],
     }
-    return {
-        name: _finish(writer, problem.train_tasks, behaviour | {"buffer": name})
-        for name, writer in writers.items()
-    }
+    # What it trained on it needs to go on.
+    reads = [opened.path, *(bundled.resolve(each) for each in _data_of(record))]
+    writers: dict[str, Writer] = {}
+    try:
+        for name, path in _paths(Path(out)).items():
+            writers[name] = _begin(path, problem.env, source | {"buffer": name}, overwrite, reads)
+        parts = (part.only(part.seed == seeds.index(seed)) for part in files.read())
+        _append(writers, problem, parts)
+        return {
+            name: _finish(writer, problem.train_tasks, behaviour | {"buffer": name})
+            for name, writer in writers.items()
+        }
+    except InputError:
+        for writer in writers.values():  # Made again in no time, and of another run too.
+            shutil.rmtree(writer.partial, ignore_errors=True)
+        raise
+
+
+def _data_of(record: RunRecord) -> Iterable[str]:
+    return filter(None, (record.data, record.mix, record.encoder_data))
+
+
+def _paths(out: Path) -> dict[str, Path]:
+    return {"main": named(out), "encoder": out.with_name(f"{out.name}-encoder")}
 
 
 def _check(record: RunRecord, run: str | Path) -> None:
@@ -108,32 +121,38 @@ def _check(record: RunRecord, run: str | Path) -> None:
         )
 
 
-def _begin(out: Path, env: TaskEnv, source: dict[str, str], overwrite: bool) -> Writer:
+def _begin(
+    out: Path, env: TaskEnv, source: dict[str, str], overwrite: bool, reads: list[Path]
+) -> Writer:
     """A writer with nothing in it: what an interrupted one left may be of another run."""
     # In one spelling, since it is part of the dataset's hash: what `omrl` was told, without paths.
-    command = shlex.join(["omrl", "data", "from-run", source["run"], "--seed", source["seed"]])
-    writer = create(out, env, command=command, source=source, overwrite=overwrite)
+    words = ["omrl", "data", "from-run", source["run"], OUT, "--seed", source["seed"]]
+    command = shlex.join(words)
+    writer = create(out, env, command=command, source=source, overwrite=overwrite, reads=reads)
     for index in range(len(env.tasks)):
         writer.truncate(index, 0)
     return writer
 
 
-def _append(
-    writer: Writer, problem: Problem, parts: Iterable[Explored]
-) -> dict[int, list[Explored]]:
-    """Writes the main buffer; of every task, by its number, what the encoder buffer holds."""
+def _append(writers: dict[str, Writer], problem: Problem, parts: Iterable[Explored]) -> None:
+    """Writes both buffers; takes out the writer of the encoder buffer if nothing is in it."""
     held: dict[int, list[Explored]] = {}
     for part in parts:
         for position in np.unique(part.task).tolist():
             one, index = part.only(part.task == position), problem.train_tasks[position]
-            writer.append(index, **columns(one, problem.env.spec))
+            writers["main"].append(index, **columns(one, problem.env.spec))
             before = held.get(index, [])
             cleared = np.flatnonzero(one.clears)
             if len(cleared):
                 before, one = [], one.only(np.arange(len(one.length)) >= cleared[-1])
             held[index] = [*before, one.only(one.in_encoder)]
     filled = {n: [one for one in parts if len(one.length)] for n, parts in sorted(held.items())}
-    return {index: parts for index, parts in filled.items() if parts}
+    if not any(filled.values()):
+        shutil.rmtree(writers.pop("encoder").partial)
+    for index, trajectories in filled.items():
+        if trajectories:
+            whole = columns(concatenated(trajectories), problem.env.spec)
+            writers["encoder"].append(index, **whole)
 
 
 def columns(explored: Explored, spec: EnvSpec) -> dict[str, Any]:

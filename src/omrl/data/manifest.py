@@ -33,6 +33,9 @@ CACHE = "cache"
 FORMAT = "omrl-dataset"
 FORMAT_VERSION = 1
 FLOATS = ("float32", "float16")
+OUT = "OUT"
+"""Stands in a manifest's `command` for the folder that it writes: of the same data wherever it is,
+the manifest is the same."""
 FIX = "create the dataset again or copy it again from its source"
 
 COLUMNS = ("obs", "action", "reward", "terms", "terminated", "truncated", "episode_start")

@@ -160,6 +160,7 @@ def relabel(
             "env": dataset.env_id,
             "borrowing": json.dumps(config.to_json(borrowing), sort_keys=True),
         },
+        reads=[dataset.path],
     )
     try:
         for index, plan in plans.items():

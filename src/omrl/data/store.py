@@ -34,7 +34,7 @@ from omrl.data.manifest import Manifest, TaskRecord
 from omrl.data.mixture import DataView, MixedData
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
-from omrl.files import check_room, named
+from omrl.files import check_apart, check_room, named
 
 __all__ = [
     "Dataset",
@@ -128,13 +128,16 @@ def create(
     overwrite: bool = False,
     dtype: str = "float32",
     source: Mapping[str, str] | None = None,
+    reads: Sequence[Path] = (),
 ) -> Writer:
     """Begin a dataset of `env`, or continue the one that was begun here by the same `command`.
 
     Tasks and splits are those of `env`, see `TaskEnv.with_tasks`. An existing dataset is an
     `InputError` unless it may be overwritten, and then stays as it is until the new one is whole.
+    It is always one if it is or holds what the new one is made of, `reads`.
     """
     out = named(Path(path))
+    check_apart(out, reads, beside=(".partial", ".replaced"))
     if out.exists() and not (overwrite and (out / manifests.NAME).is_file()):
         what = "exists and is not a dataset" if overwrite else "exists"
         fix = "give another folder" + ("" if overwrite else ", or replace the dataset: --overwrite")
@@ -368,7 +371,7 @@ def write_slice(
     the narrower.
     """
     parts = view.parts if isinstance(view, MixedData) else (view,)
-    dataset = parts[0]
+    dataset, reads = parts[0], [part.path for part in parts]
     # Rounded rewards would not be those of the environment in a wider dtype.
     dtype = dtype or max((part.manifest.dtype for part in parts), key=manifests.FLOATS.index)
     if every < 1:
@@ -380,14 +383,9 @@ def write_slice(
     sizes = [
         task_bytes(env.spec, task.num_rows, task.num_episodes, dtype) for task in tasks.values()
     ]
-    writer = create(
-        path,
-        env,
-        command=command,
-        overwrite=overwrite,
-        dtype=dtype,
-        source=view.source | {"slice": f"{view.selection}, every {every}"},
-    )
+    source = view.source | {"slice": f"{view.selection}, every {every}"}
+    how: dict[str, Any] = {"overwrite": overwrite, "dtype": dtype, "source": source}
+    writer = create(path, env, command=command, reads=reads, **how)
     check_room(writer.partial, sum(sizes))
     for index, task in tasks.items():
         if not writer.is_complete(index):
