@@ -205,3 +205,26 @@ def test_a_full_disk_leaves_the_last_checkpoint(checkpoints, tmp_path):
     states, meta = Checkpoints(tmp_path).restore(like(make(0)), CONFIG)
     assert meta["step"] == 20
     np.testing.assert_array_equal(states.layers[0], make(20).layers[0])
+
+
+FULL_DISK = """
+import jax.numpy as jnp, os, resource, signal, sys
+from pathlib import Path
+from omrl.checkpoint import Checkpoints
+from omrl.errors import InputError
+checkpoints = Checkpoints(Path(sys.argv[1]))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    checkpoints.save(1, {"a": jnp.arange(2e5).reshape(2, -1)}, {}, {})
+    checkpoints.wait()
+except InputError as error:
+    print(error)
+"""
+
+
+def test_a_write_that_fails_is_one_line(tmp_path):
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "checkpoints")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "the checkpoint could not be written" in ended.stdout
+    assert ended.stderr == ""

@@ -165,7 +165,7 @@ def test_datasets_of_what_was_collected(run, tmp_path, capsys):
     assert encoder.task(3).num_rows == 40
     assert main_data.splits["train"] == tuple(sorted(TASKS))
     for dataset, name in ((main_data, "main"), (encoder, "encoder")):
-        assert dataset.manifest.command == "omrl data from-run run --seed 1"
+        assert dataset.manifest.command == "omrl data from-run run OUT --seed 1"
         assert dataset.manifest.source == {
             "run": "run",
             "env": "point-robot/oyster-v1",
@@ -186,7 +186,7 @@ def collected_of(run: Path):
     env, seeds = registry.make(record.run.env), record.run.train.seed_numbers
     collector = Collector(Setting(algorithm, env, layout, seeds, np.array(TASKS), 0.99), run)
     checkpoints = Checkpoints(open_run(run).checkpoints, read_only=True)
-    collector.restore(checkpoints.read_meta()["collected"])
+    collector.restore(checkpoints.read_meta(open_run(run).config)["collected"])
     checkpoints.close()
     return jax.tree.map(np.asarray, collector.buffers)
 
@@ -234,7 +234,42 @@ def test_both_datasets_or_none(run, tmp_path, capsys):
     (tmp_path / "d-encoder").mkdir()
     assert main(["data", "from-run", str(run), str(tmp_path / "d")]) == 2
     assert "d-encoder: exists; give another folder" in capsys.readouterr().err
-    assert not (tmp_path / "d").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["d-encoder"]
+
+
+@pytest.mark.parametrize("seed", ["first_seed", "file"])
+def test_files_of_another_run_leave_nothing_in_the_way(run, tmp_path, capsys, seed):
+    """Neither a config of another seed is believed, nor a file; what was written of it is gone."""
+    other = shutil.copytree(run, tmp_path / "other")
+    if seed == "file":
+        shutil.copy(other / "collected/000000.npz", other / "collected/000001.npz")
+    else:
+        record = json.loads((other / "config.json").read_text())
+        record["run"]["train"]["first_seed"] += 7
+        (other / "config.json").write_text(json.dumps(record))
+    assert main(["data", "from-run", str(other), str(tmp_path / "d")]) == 2
+    told = {"file": "not what the checkpoint was made with", "first_seed": "another config: run."}
+    assert told[seed] in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
+def test_the_data_that_a_run_goes_on_with_stays(run, tmp_path, capsys):
+    assert main(["data", "from-run", str(run), str(tmp_path / "d")]) == 0
+    metatrain.start(
+        with_algo(steps=1), tmp_path / "d", tmp_path / "on-it", quiet=True, report=lambda _: None
+    )
+    arguments = ["data", "from-run", str(tmp_path / "on-it"), str(tmp_path / "d"), "--overwrite"]
+    assert main(arguments) == 2
+    assert "takes the place of" in capsys.readouterr().err
+    assert open_dataset(tmp_path / "d").manifest.source["run"] == run.name
+
+
+def test_a_run_without_a_checkpoint_says_how_to_go_on(run, tmp_path, capsys):
+    copy = shutil.copytree(run, tmp_path / "other")
+    shutil.rmtree(copy / "checkpoints")
+    assert main(["data", "from-run", str(copy), str(tmp_path / "d")]) == 2
+    error = capsys.readouterr().err
+    assert f"other: has no checkpoint yet; train on: omrl train --resume {copy}" in error
 
 
 def test_what_an_interrupted_command_left_is_not_taken_over(run, tmp_path, request):

@@ -28,9 +28,11 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from omrl.config import differences, json_hash
 from omrl.errors import InputError, reason
 
-# Orbax warns of all that follows from `read_only`, and logs what it then raises.
+# Orbax warns of all that follows from `read_only`, and logs what it then raises, with tracebacks.
 logging.getLogger("absl").addFilter(
-    lambda record: not re.search("read.only|[Mm]etadata file", str(record.msg))
+    lambda record: (
+        not record.exc_info and not re.search("read.only|[Mm]etadata file", str(record.msg))
+    )
 )
 
 Hashes = dict[str, list[str]]

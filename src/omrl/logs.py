@@ -198,7 +198,7 @@ class RunLog:
                 writer.add_scalar(name, value, step)
 
         self._writers.append(write)
-        self._closers.append(writer.close)
+        self._closers.append(naming(folder)(writer.close))
 
     def _open_wandb(self, folder: Path, config: Mapping[str, Any]) -> None:
         import wandb  # pyright: ignore[reportMissingImports]

@@ -22,7 +22,7 @@ from omrl.cli.collect import describe, run
 from omrl.data.collect import group as group_module
 from omrl.data.collect import storage
 from omrl.data.collect.budget import split_into_groups
-from omrl.data.collect.config import CollectConfig
+from omrl.data.collect.config import CollectConfig, RandomConfig
 from omrl.data.collect.learner import Learner
 from omrl.data.collect.moments import Moments, add_rows, empty_moments, normalise, scale
 from omrl.data.collect.progress import CollectProgress
@@ -65,6 +65,24 @@ def contents(folder):
     arrays = {name: load(folder / name) for name in ("curves.npz", "agents.npz")}
     named = {f"{n}/{key}": a.tobytes() for n, held in arrays.items() for key, a in held.items()}
     return {str(name): path.read_bytes() for name, path in files.items()} | named
+
+
+def test_what_rounding_to_whole_rounds_makes_is_said(tmp_path):
+    config = dataclasses.replace(TINY, agent=RandomConfig(), steps=81)
+    text = io.StringIO()
+    options = {"command": "test", "device": jax.devices()[0]}
+    dataset = collect(config, tmp_path / "d", console=Console(file=text, width=200), **options)
+    assert "whole rounds of 4 environments x 20 steps: 160 transitions per task, at least 81" in (
+        text.getvalue()
+    )
+    assert [task.transitions for task in dataset.manifest.tasks] == [160, 160]
+    exact = dataclasses.replace(config, steps=160)
+    collect(exact, tmp_path / "e", console=Console(file=(text := io.StringIO())), **options)
+    assert "whole rounds" not in text.getvalue()
+    early = dataclasses.replace(exact, steps=81).most_steps(
+        dataclasses.replace(make("point-robot/oyster-v1").spec, termination="never or later")
+    )
+    assert early == 80 + 80
 
 
 @pytest.fixture(scope="module")

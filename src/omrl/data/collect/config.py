@@ -132,6 +132,13 @@ class CollectConfig:
         if len(set(self.tasks)) != len(self.tasks):
             raise InputError(f"tasks: {self.tasks} name a task twice")
 
+    def most_steps(self, spec: EnvSpec) -> int:
+        """Transitions per task at most, exactly so many where no episode ends early."""
+        a_round = self.envs * spec.horizon
+        if spec.termination == "never":
+            return -(-self.steps // a_round) * a_round
+        return self.steps - 1 + a_round
+
     def indices(self, env: TaskEnv) -> tuple[int, ...]:
         """The tasks to collect, in ascending order."""
         num_tasks = len(env.tasks)

@@ -99,21 +99,35 @@ def collect(
             f"{config.env}: {config.algorithm}, {len(tasks)} tasks x {config.steps:,} transitions",
             markup=False,
         )
+        _tell_rounding(config, env, console)
         console.print(plan.describe(len(tasks), len(split(tasks)[0]), room), markup=False)
         if not resume:
             check_room(out, len(tasks) * plan.disk)
         collection = Collection(config, env, kept, store.create(out, env, command=command))
         groups = _groups(collection, tasks, split)
-        done = config.steps * (len(tasks) - sum(len(group) for group, _ in groups)) + sum(
+        each = config.most_steps(env.spec) if env.spec.termination == "never" else config.steps
+        done = each * (len(tasks) - sum(len(group) for group, _ in groups)) + sum(
             int(checkpoint.transitions[-1].sum()) for _, checkpoint in groups if checkpoint
         )
-        progress = CollectProgress(config.steps * len(tasks), done, console=console)
+        progress = CollectProgress(each * len(tasks), done, console=console)
         with progress, Interrupt() as interrupt:
             for group, checkpoint in groups:
                 _collect_group(collection, group, checkpoint, progress, interrupt)
                 if interrupt.signum:
                     raise _stopped(collection, interrupt)
     return _finish(collection)
+
+
+def _tell_rounding(config: CollectConfig, env: TaskEnv, console: Console) -> None:
+    """Where a task gets more transitions than were asked for."""
+    most, spec = config.most_steps(env.spec), env.spec
+    if most > config.steps:
+        exact = "" if spec.termination == "never" else "up to "
+        console.print(
+            f"whole rounds of {config.envs} environments x {spec.horizon} steps: {exact}{most:,} "
+            f"transitions per task, at least {config.steps:,}",
+            markup=False,
+        )
 
 
 def _check_agent(
