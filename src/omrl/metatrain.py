@@ -24,6 +24,7 @@ from omrl.data.host import open_host
 from omrl.data.store import open_for_training, with_tasks_of
 from omrl.envs import registry
 from omrl.envs.base import TaskEnv
+from omrl.envs.optional import check_steppable
 from omrl.errors import InputError
 from omrl.evaluate import AS_FITS, How, evaluate
 from omrl.exploration_setting import Setting
@@ -186,6 +187,7 @@ def _load(
     report: Callable[[str], None],
 ) -> _Loaded:
     config = problem.config
+    check_steppable(problem.env)  # now, not at the first evaluation
     seeds = config.train.seed_numbers.tolist()
     if problem.logged is None:
         contexts = without_data(problem.env, config.eval, seeds=seeds, discount=config.discount)

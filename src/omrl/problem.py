@@ -186,6 +186,7 @@ def _train_tasks(config: RunConfig, env: TaskEnv, dataset: Dataset | None) -> tu
             )
     left_out = env.splits[config.holdout] if config.holdout else ()
     tasks = tuple(index for index in chosen if index not in left_out)
+    env.check_training(tasks)
     if algorithms.draws_distinct_tasks(config.algo) and len(tasks) < config.algo.task_batch:
         of = "train_tasks" if config.train_tasks else f"split {config.train_split!r}"
         without = f" without {config.holdout!r}" if config.holdout else ""

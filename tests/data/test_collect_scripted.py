@@ -49,7 +49,11 @@ def test_the_data_is_whole_episodes_with_rewards_that_follow_from_its_terms(data
         # Four different episodes: the noise is of (seed, task, environment, round).
         firsts = rows["action"][rows["episode_start"][:-1]]
         assert len(np.unique(firsts, axis=0)) == 4
-    assert dataset.manifest.tasks[0].behaviour["agent"] == {"algorithm": "scripted", "noise": 0.1}
+    assert dataset.manifest.tasks[0].behaviour["agent"] == {
+        "algorithm": "scripted",
+        "noise": 0.1,
+        "random": [0.0, 0.0],
+    }
 
 
 def test_neither_other_tasks_nor_other_environments_change_a_task(data, tmp_path):
@@ -64,6 +68,18 @@ def test_without_noise_episodes_differ_in_what_they_choose_alone(tmp_path):
     firsts = np.unique(rows["action"][rows["episode_start"][:-1]], axis=0)
     rest = [0.225, -0.45, 0.27, -1.0]
     np.testing.assert_allclose(firsts, [[0, 0, 1, -1], rest], atol=1e-6)
+
+
+def test_random_actions_become_fewer_over_a_lifetime(tmp_path):
+    """Of three rounds all actions of the first, and fewer of each other, are random."""
+    agent = ScriptedConfig(noise=0.0, random=(1.0, 0.0))
+    config = dataclasses.replace(CONFIG, tasks=(51,), agent=agent, steps=450)
+    action = columns(collected(config, tmp_path / "all").path, 51)["action"].reshape(3, 2, 75, 4)
+    # Without noise the script's gripper is at one end of its box, or on its way by steps of .5.
+    share = (action[..., 3] % 0.5 != 0).mean(axis=(1, 2))
+    assert share[0] == 1.0
+    np.testing.assert_allclose(share[1:], [2 / 3, 1 / 3], atol=0.1)  # 300 and 150 of 450 are left
+    assert np.abs(action[0].mean()) < 0.1
 
 
 def test_presets_have_the_sizes_of_the_paper():

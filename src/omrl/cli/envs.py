@@ -124,7 +124,7 @@ def main(arguments: Sequence[str], command: str) -> None:
 
 def show(options: EnvsOptions) -> None:
     """List the environments, or describe one."""
-    from omrl.envs import registry
+    from omrl.envs import optional, registry
 
     if options.id is not None:
         env = registry.make(options.id)
@@ -140,9 +140,11 @@ def show(options: EnvsOptions) -> None:
             }
         )
         return
-    rows = []
-    for env_id in registry.ids():
+    rows, missing = [], {}
+    for env_id in (*registry.ids(), *registry.optional_ids()):
         env = registry.make(env_id)
+        if env.extra and not optional.is_installed(env.extra):
+            missing.setdefault(env.extra, []).append(env_id)
         rows.append(
             {
                 "id": env_id,
@@ -152,6 +154,7 @@ def show(options: EnvsOptions) -> None:
                 "horizon": env.spec.horizon,
                 "tasks": len(env.tasks),
                 "splits": {name: len(tasks) for name, tasks in env.splits.items()},
+                "extra": env.extra,
             }
         )
     if options.json:
@@ -159,9 +162,14 @@ def show(options: EnvsOptions) -> None:
         return
     for row in rows:
         print(
-            f"{row['id']:<36} obs {row['obs']:>3}  act {row['act']:>2}  "
+            f"{row['id']:<48} obs {row['obs']:>3}  act {row['act']:>2}  "
             f"horizon {row['horizon']:>3}  tasks {row['tasks']:>3} ({_counts(row['splits'])})  "
             f"{row['hash'][:12]}"
+        )
+    for extra, env_ids in missing.items():
+        print(
+            f"the {len(env_ids)} from {env_ids[0]} to {env_ids[-1]} cannot be stepped without "
+            f"{extra}: {optional.install_line(extra)}"
         )
 
 
@@ -169,6 +177,7 @@ def summary(env: TaskEnv) -> str:
     """One environment for a person: a line per property."""
     from omrl.envs.baselines import MAX_PARAMETERS
     from omrl.envs.gym_hook import gymnasium_id
+    from omrl.envs.optional import install_line
     from omrl.envs.papers import used_by
 
     spec = env.spec
@@ -176,7 +185,8 @@ def summary(env: TaskEnv) -> str:
     if len(spec.task_names) > MAX_PARAMETERS:
         parameters = f"{len(spec.task_names)} parameters"
     changed = "the physics" if env.task_changes_physics else "the reward alone"
-    rows = {
+    rows = {"extra": install_line(env.extra)} if env.extra else {}
+    rows |= {
         "gymnasium": gymnasium_id(spec.id),
         "obs": f"{spec.obs_dim} entries",
         "act": f"{spec.act_dim} entries: {spec.action}",

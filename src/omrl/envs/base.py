@@ -140,6 +140,8 @@ class TaskEnv(abc.ABC):
     """Else a task changes the reward alone, and one trajectory has a return under every task."""
     task_values: ClassVar[tuple[float, ...]] = ()
     """The only values of a parameter; empty: any."""
+    extra: ClassVar[str] = ""
+    """The optional extra of omrl that stepping needs; specs, tasks and data do without."""
 
     @property
     def tasks(self) -> Float64[np.ndarray, "task parameter"]:
@@ -169,7 +171,12 @@ class TaskEnv(abc.ABC):
                 raise InputError(f"split {name!r} has {what}; tasks are 0 to {len(tasks) - 1}")
         table = tuple(tuple(map(float, task)) for task in tasks)
         named = tuple((name, tuple(map(int, indices))) for name, indices in splits.items())
-        return dataclasses.replace(self, task_table=table, split_table=named)  # pyright: ignore
+        env = dataclasses.replace(self, task_table=table, split_table=named)  # pyright: ignore
+        env.check_training(splits.get("train", ()))
+        return env
+
+    def check_training(self, indices: Sequence[int]) -> None:  # noqa: B027 - no duty
+        """Raises `InputError` where these tasks may not be trained on; by default any may."""
 
     def check_tasks(self, tasks: np.ndarray) -> None:
         """Raises `InputError` unless these are tasks of this family, at least one."""

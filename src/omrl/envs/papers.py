@@ -53,12 +53,14 @@ USES: dict[str, tuple[tuple[str, str], ...]] = {
     "sparse-point-robot/borel-v1": (("BOReL", ""),),
     "gridnav/borel-v1": (("BOReL", ""),),
     "gridnav/borel-sparse-v1": (("BOReL", "the sparse reward"),),
+    "ml45/continuous-v1reward-h150-v1": (("MACAW", "of theirs, whose package is lost, the like"),),
+    "ml45/continuous-v2-h150-v1": (("MACAW", "the same with Meta-World's later rewards"),),
     "sawyer-manip/smac3-v1": (("SMAC", "of theirs an equivalent on MuJoCo"),),
     "sawyer-manip/smac3-h50-v1": (("SMAC", "the same with the horizon of its Table 2"),),
     "sawyer-manip/fixedgoal-v1": (),
     "sawyer-manip/8-v1": (("SMAC", "figure 8, with eight behaviours of ours"),),
 }
-"""Paper and remark, by id; an empty list: no paper, an extra of ours."""
+"""Paper and remark, by id; an empty list, or none: no paper, an extra of ours."""
 
 
 def used_by(env_id: str) -> str:

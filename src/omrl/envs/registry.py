@@ -1,5 +1,7 @@
 """All environments by id. A new family is one file with `ENVIRONMENTS` and one line here.
 
+Those of an optional extra are made when one of them, or the list, is asked for.
+
 `register` adds those of other programs, see docs/environments/your-own.md.
 """
 
@@ -9,6 +11,7 @@ import dataclasses
 import re
 import sys
 from contextlib import closing
+from functools import cache
 
 import numpy as np
 
@@ -25,19 +28,33 @@ _ENVIRONMENTS: dict[str, TaskEnv] = {
 }
 
 
+@cache
+def _optional() -> dict[str, TaskEnv]:
+    from omrl.envs import metaworld  # more than a hundred, which most programs do not need
+
+    return {env.spec.id: env for env in metaworld.ENVIRONMENTS}
+
+
 def ids() -> tuple[str, ...]:
-    """Every id, families together."""
+    """Every id that needs no extra, families together."""
     return tuple(_ENVIRONMENTS)
+
+
+def optional_ids() -> tuple[str, ...]:
+    """Those that need an extra to be stepped (`TaskEnv.extra`), whether it is installed or not."""
+    return tuple(_optional())
 
 
 def make(env_id: str) -> TaskEnv:
     """The environment of that id. Raises InputError with the nearest ids for an unknown one."""
-    if env_id not in _ENVIRONMENTS:
+    found = _ENVIRONMENTS.get(env_id) or _optional().get(env_id)
+    if found is None:
+        known = (*ids(), *optional_ids())
         raise InputError(
-            f"unknown environment {env_id!r}; {nearest(env_id, ids())} (one of your own has to be "
+            f"unknown environment {env_id!r}; {nearest(env_id, known)} (one of your own has to be "
             "registered: omrl --import MODULE)"
         )
-    return _ENVIRONMENTS[env_id]
+    return found
 
 
 def register(env: TaskEnv) -> None:
@@ -48,7 +65,7 @@ def register(env: TaskEnv) -> None:
     """
     _check(env)
     name = env.spec.id
-    known = _ENVIRONMENTS.get(name)
+    known = _ENVIRONMENTS.get(name) or _optional().get(name)
     if known and (known.spec, known.task_table, known.split_table) != (
         env.spec,
         env.task_table,

@@ -51,6 +51,10 @@ class ScriptedConfig:
     noise: NonNegative = 0.1
     """Standard deviation of the Gaussian noise on its actions; the sum is clipped to the box. The
     default is that of the script of SMAC's authors."""
+    random: tuple[Fraction, Fraction] = (0.0, 0.0)
+    """Probability, at every step, of an action that is uniform over the box instead: at the start
+    of a lifetime and at its end, linear in between. From 1 to 0 data are as of an agent that
+    learns."""
 
     def __post_init__(self) -> None:
         check_ranges(self)

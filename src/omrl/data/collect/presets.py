@@ -2,7 +2,8 @@
 
 Names are FAMILY[-VERSION]-SIZE, of version macaw-v1 where none is named. `-paper` and `-workshop`
 have the lengths of the two versions of MACAW's paper; `-10min` is sized for one GPU and 16 CPU
-cores, `sawyer-manip-*` are data of a script, and `-random` has 200 episodes of nobody who learns.
+cores, `sawyer-manip-*` and `ml*` are data of scripts, and `-random` has 200 episodes of nobody who
+learns.
 """
 
 from __future__ import annotations
@@ -28,9 +29,14 @@ class CollectPreset:
 
 def default_config(env_id: str) -> CollectConfig:
     """What an environment's id alone stands for: MACAW's learner, 500,000 transitions per task; of
-    Sawyer Manipulation SMAC's script, 50 trajectories per task."""
+    Sawyer Manipulation SMAC's script, 50 trajectories per task; of Meta-World its scripts, 100,000
+    transitions per task that begin at random."""
     if env_id.startswith("sawyer-manip/"):
         return CollectConfig(env=env_id, agent=ScriptedConfig(), steps=50 * 75, envs=50)
+    if env_id.startswith(("ml1-", "ml10/", "ml45/")):
+        return CollectConfig(
+            env=env_id, agent=ScriptedConfig(random=(1.0, 0.0)), steps=100_000, envs=23
+        )
     agent = Td3Config() if env_id.startswith("cheetah-vel/") else SacConfig()
     return CollectConfig(env=env_id, agent=agent)
 
@@ -81,6 +87,11 @@ def _script(env: str, source: str, deviates: str = "") -> CollectPreset:
     return CollectPreset(default_config(env), source, deviates)
 
 
+_SCRIPTS = (
+    "ours: Meta-World's scripted policies with noise, instead of more and more random actions, in "
+    "place of the lifetimes of arXiv:2008.06043, appendix D.2"
+)
+_NO_SAC = "the paper has the 5 million transitions of a SAC agent per task, which nobody released"
 _APPENDIX = "arXiv:2008.06043, appendix D.2"
 _WORKSHOP = "MACAW's workshop version, appendix A.1: one million transitions of SAC per task"
 _MEASURED = "measured with 200,000 per task on one H200 and 16 cores"
@@ -146,6 +157,10 @@ PRESETS: dict[str, CollectPreset] = {
         "sawyer-manip/8-v1",
         "ours: as sawyer-manip-smac-paper, for eight behaviours as in its figure 8",
     ),
+    "ml45": _script("ml45/continuous-v2-h150-v1", _SCRIPTS, _NO_SAC),
+    "ml45-v1reward": _script("ml45/continuous-v1reward-h150-v1", _SCRIPTS, _NO_SAC),
+    "ml45-fixedgoal": _script("ml45/fixedgoal-v2-h150-v1", _SCRIPTS, _NO_SAC),
+    "ml10": _script("ml10/continuous-v2-h150-v1", _SCRIPTS, _NO_SAC),
 }
 
 

@@ -34,6 +34,7 @@ from omrl.data.growing import GrowingTask
 from omrl.data.manifest import task_folder
 from omrl.data.store import Dataset, Writer
 from omrl.envs.base import TaskEnv
+from omrl.envs.optional import check_steppable
 from omrl.envs.registry import make
 from omrl.errors import InputError, Stopped
 from omrl.files import check_room, named
@@ -87,6 +88,7 @@ def collect(
     out = Path(out)
     console = console or Console(stderr=True, soft_wrap=True, highlight=False)
     env = make(config.env)
+    check_steppable(env)
     tasks = config.indices(env)
     _check_agent(config, env, kept, tasks)
     _check_place(out, resume)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from omrl.data.collect.config import CollectConfig, ScriptedConfig
 from omrl.data.collect.rounds import States, seed_of_task
-from omrl.envs.base import Script, ScriptedEnv, TaskEnv
+from omrl.envs.base import EnvSpec, Script, ScriptedEnv, TaskEnv
 from omrl.envs.engine import script_rngs
 from omrl.errors import InputError
 
@@ -28,12 +28,16 @@ class Scripted:
                 "random"
             )
         self._env, self._agent, self._tasks = env, agent, tasks
-        self._seed, self._num_envs = config.seed, config.envs
-        self._script: Script | None = None
+        self._seed, self._num_envs, self._steps = config.seed, config.envs, config.steps
+        self._random = np.zeros(len(tasks))
+        self._round: _Round | None = None
 
     def start_round(self, before: Int64[np.ndarray, " task"]) -> None:
-        """All rounds are alike but for their random numbers."""
-        self._script = None
+        """How many actions of this round are random."""
+        first, last = self._agent.random
+        lived = np.minimum(before / self._steps, 1.0)
+        self._random = first + (last - first) * lived
+        self._round = None
 
     def act(
         self,
@@ -43,13 +47,13 @@ class Scripted:
     ) -> Float64[np.ndarray, "task env act"]:
         """See `Behaviour.act`."""
         number, time = divmod(step, self._env.spec.horizon + 1)
-        if self._script is None:
-            self._script = self._begin(number)
+        if self._round is None:
+            self._round = self._begin(number)
         if time == self._env.spec.horizon:  # The round is over; nobody plays this.
             return np.zeros((*obs.shape[:2], self._env.spec.act_dim))
-        return self._script.act(states).reshape(*obs.shape[:2], -1)
+        return self._round.act(states, time).reshape(*obs.shape[:2], -1)
 
-    def _begin(self, number: int) -> Script:
+    def _begin(self, number: int) -> _Round:
         """Of round `number`: functions of (seed, task, environment of the task, round)."""
         rngs = [
             rng
@@ -59,8 +63,34 @@ class Scripted:
             )
         ]
         tasks = np.repeat(self._env.tasks[list(self._tasks)], self._num_envs, axis=0)
-        return self._env.script(tasks, rngs, self._agent.noise)
+        script = self._env.script(tasks, rngs, self._agent.noise)
+        shares = np.repeat(self._random, self._num_envs)
+        return _Round(script, rngs, shares, self._env.spec)
 
     def account(self, position: int, transitions: Int64[np.ndarray, " round"]) -> Mapping[str, Any]:
         """Nothing to add."""
         return {}
+
+
+class _Round:
+    """A script, and random actions instead of some of its own."""
+
+    def __init__(
+        self,
+        script: Script,
+        rngs: Sequence[np.random.Generator],
+        shares: Float64[np.ndarray, " row"],
+        spec: EnvSpec,
+    ):
+        """`rngs` have made the script's choices; `shares` of the actions are random."""
+        self._script = script
+        self._instead = np.zeros((len(rngs), spec.horizon), bool)
+        self._actions = np.zeros((len(rngs), spec.horizon, spec.act_dim))
+        for row in np.flatnonzero(shares).tolist():
+            self._instead[row] = rngs[row].random(spec.horizon) < shares[row]
+            self._actions[row] = rngs[row].uniform(-1.0, 1.0, self._actions.shape[1:])
+
+    def act(self, states: States, time: int) -> Float64[np.ndarray, "row act"]:
+        """The script is asked in any case: it may count its steps."""
+        own = self._script.act(states)
+        return np.where(self._instead[:, time, None], self._actions[:, time], own)
