@@ -70,6 +70,35 @@ def test_a_preset_builds(name):
     assert all(stage.task_batch > 0 for stage in algorithm.stages())
 
 
+def test_meta_world_has_the_numbers_of_its_own_columns():
+    """arXiv:2008.06043, Tables 3 to 5; beside them the standard column."""
+    names = ("macaw-ml45-paper", "mt-awr-ml45-paper", "pearl-ml45-paper")
+    configs = [PRESETS[name].config for name in names]
+    assert {config.env for config in configs} == {"ml45/continuous-v1reward-h150-v1"}
+    macaw, mt_awr, pearl = (config.algo for config in configs)
+    assert macaw == dataclasses.replace(
+        PRESETS["macaw-cheetah-vel-paper"].config.algo,
+        adv_coef=1e-3,
+        value_lr=1e-6,
+        inner_lr=1e-2,
+        value_inner_lr=1e-4,
+        hidden=(300, 300, 300),
+        task_batch=10,
+    )
+    assert mt_awr == dataclasses.replace(
+        PRESETS["mt-awr-cheetah-vel-paper"].config.algo,
+        hidden=(300, 300, 300),
+        value_lr=1e-6,
+        adapt_value_lr=1e-6,
+    )
+    assert configs[1].eval.shots[-1] == 20
+    standard = PRESETS["pearl-cheetah-vel-paper"].config.algo
+    assert (pearl.task_batch, pearl.context.size, pearl.latent) == (16, 750, 8)
+    assert pearl.hidden == (512, 512, 512)
+    same = {"hidden": standard.hidden, "latent": 5, "task_batch": 10, "context": standard.context}
+    assert dataclasses.replace(pearl, **same) == standard
+
+
 @pytest.mark.parametrize("name", ONE_OF_EACH.values())
 def test_a_preset_updates(name):
     config = PRESETS[name].config

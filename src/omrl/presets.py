@@ -13,6 +13,7 @@ from omrl import (
     preset_borel,
     preset_borel_smac,
     preset_macaw_smac,
+    preset_metaworld,
     preset_online,
     preset_sawyer,
     preset_smac,
@@ -307,6 +308,7 @@ PRESETS |= preset_smac.presets(
     Preset(RunConfig(algo=SmacConfig()), source=""), {"cheetah-vel": CHEETAH_TRACES}
 )
 PRESETS |= preset_sawyer.presets(Preset(RunConfig(algo=SmacConfig()), source=""))
+PRESETS |= preset_metaworld.presets(Preset(RunConfig(), source=""), _PEARL_PAPER)
 PRESETS |= preset_macaw_smac.presets(Preset(RunConfig(), source=""), _TUNED)
 PRESETS |= preset_borel.presets(Preset(RunConfig(), source=""), CHEETAH_TRACES)
 PRESETS |= preset_borel_smac.presets(Preset(RunConfig(), source=""))

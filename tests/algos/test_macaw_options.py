@@ -45,6 +45,28 @@ def test_rates_are_softplus_of_the_stored_logarithm():
     assert per_tensor.policy_rates.shape == (4, 3)
 
 
+def test_the_value_network_may_have_an_initial_rate_of_its_own():
+    own = make(inner_lr=0.5, value_inner_lr=1e-4)
+    meta = own.init(KEY).meta
+    np.testing.assert_allclose(meta.value_rates, math.log(1e-4), rtol=1e-6)
+    np.testing.assert_allclose(meta.policy_rates, math.log(0.5), rtol=1e-6)
+
+    def adapted(**changes):
+        """The inner batch's value loss after one step, from the same networks."""
+        macaw = make(learn_inner_lr=False, **changes)
+        state = macaw.init(KEY)
+        batch = make_batch(KEY, 8)
+        task = macaw.adapt(state, macaw.begin(state, KEY), batch, KEY)
+        return jax.tree.leaves(task)
+
+    both, one = adapted(inner_lr=0.05), adapted(inner_lr=0.05, value_inner_lr=0.05)
+    assert_close(both, one)
+    other = adapted(inner_lr=0.05, value_inner_lr=1e-4)
+    changed = [not np.allclose(a, b, rtol=1e-5) for a, b in zip(both, other, strict=True)]
+    assert any(changed)
+    assert not all(changed)
+
+
 def test_coefficient_is_fixed_or_softplus():
     fixed, learned = make(adv_coef=0.5).config, make(adv_coef=0.5, learn_adv_coef=True).config
     raw = jnp.float32(math.log(0.5))
@@ -147,7 +169,7 @@ OPTIONS = [
     {"bootstrap_advantage": True, "bootstrap_outer_value": True, "bootstrap_inner_value": True},
     {"inner_steps": 2, "max_adapt_steps": 3, "split_inner_batch": True},
     {"divide_by_train_tasks": True, "head_hidden": ()},
-    {"adapt": "z", "value_hidden": (2, 5)},
+    {"adapt": "z", "value_hidden": (2, 5), "value_inner_lr": 1e-4},
     {"adapt": "z", "layer": "bias_transform", "inner_lr_per": "tensor"},
 ]
 

@@ -74,7 +74,7 @@ class Macaw(Algorithm[MacawState, MacawTask]):
             relu_action=config.relu_action,
         )
         coef = jnp.full((), math.log(config.adv_coef), jnp.float32)
-        rates = maml.raw_rates(config, value), maml.raw_rates(config, policy)
+        rates = maml.raw_rates(config, value, config.value_inner_lr), maml.raw_rates(config, policy)
         return self.start(Meta(value, policy, *rates, coef))
 
     def start(self, meta: Meta) -> MacawState:

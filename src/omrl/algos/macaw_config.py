@@ -18,6 +18,8 @@ class MacawConfig(MamlConfig):
 
     value_hidden: tuple[Size, ...] | None = None
     """Widths of the value network's hidden layers; None: as `hidden`."""
+    value_inner_lr: Positive | None = None
+    """Initial eta, of the value network's tensors; None: as `inner_lr`."""
 
     # --- The advantage head ---
     advantage_head: bool = True

@@ -196,7 +196,7 @@ def inner_loops(
 ) -> Inner:
     """Value, then policy (Algorithm 1, lines 7 and 8; Algorithm 2, lines 5 and 6)."""
     batches = inner_batches(config, support)
-    value_rates = rates(config, meta.value_rates, meta.value)
+    value_rates = rates(config, meta.value_rates, meta.value, config.value_inner_lr)
     value = adapt_value(config, meta.value, value_rates, task.value, batches, taps.value)
     adapted = inner_loop.read(meta.value, value.history[-1])
     policy = adapt_policy(
@@ -224,7 +224,7 @@ def outer_value_target(
     """The returns of Eq. 5, continued by the target network where the config says so."""
     if not config.bootstrap_outer_value:
         return batch.mc_return
-    value_rates = rates(config, meta.value_rates, meta.value)
+    value_rates = rates(config, meta.value_rates, meta.value, config.value_inner_lr)
     follower = target_net(config, meta.value, value_rates, loops.value.history)
     return awr.bootstrapped_return(batch, follower)
 

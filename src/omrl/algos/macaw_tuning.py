@@ -60,7 +60,7 @@ def begin(
         value = inner_loop.read(meta.value, task.value)
         policy = inner_loop.read(meta.policy, task.policy)
     else:
-        value_rates = rates(config, meta.value_rates, meta.value)
+        value_rates = rates(config, meta.value_rates, meta.value, config.value_inner_lr)
         policy_rates = rates(config, meta.policy_rates, meta.policy)
         value = inner_loop.materialize(meta.value, value_rates, task.value)
         policy = inner_loop.materialize(meta.policy, policy_rates, task.policy)

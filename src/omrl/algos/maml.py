@@ -124,20 +124,27 @@ def layer_maker(config: MamlConfig) -> MakeLayer:
     return partial(make_layer, config.layer, latent=config.latent, offset=config.offset)
 
 
-def raw_rates(config: MamlConfig, net: Any) -> Float[Array, "layer rate"]:
-    """The initial inner rates in their stored form."""
+def raw_rates(
+    config: MamlConfig, net: Any, initial: float | None = None
+) -> Float[Array, "layer rate"]:
+    """The initial inner rates in their stored form; `initial`: None is `config.inner_lr`."""
     layers = inner_loop.layers(net)
     per_layer = len(jax.tree.leaves(layers[0])) if config.inner_lr_per == "tensor" else 1
-    return jnp.full((len(layers), per_layer), math.log(config.inner_lr), jnp.float32)
+    rate = config.inner_lr if initial is None else initial
+    return jnp.full((len(layers), per_layer), math.log(rate), jnp.float32)
 
 
-def rates(config: MamlConfig, raw: Float[Array, "layer rate"], net: Any) -> Rates:
-    """The inner rates of every layer's tensors from their stored form; 0 where none adapts."""
+def rates(
+    config: MamlConfig, raw: Float[Array, "layer rate"], net: Any, initial: float | None = None
+) -> Rates:
+    """The inner rates of every layer's tensors from their stored form; 0 where none adapts.
+
+    Those that are not learned are `initial`, None: `config.inner_lr`.
+    """
     layer: Any = inner_loop.layers(net)[0]
     tensors = jax.tree.leaves(layer)
-    positive = (
-        jax.nn.softplus(raw) if config.learn_inner_lr else jnp.full_like(raw, config.inner_lr)
-    )
+    rate = config.inner_lr if initial is None else initial
+    positive = jax.nn.softplus(raw) if config.learn_inner_lr else jnp.full_like(raw, rate)
     rates = jnp.broadcast_to(positive, (raw.shape[0], len(tensors)))
     if config.adapt == "all":
         return rates

@@ -142,7 +142,7 @@ def measure(env: TaskEnv, policy: Name, *, episodes: int, seed: int, command: st
         episodes,
         seed,
         command,
-        _hardware(),
+        hardware(),
     )
 
 
@@ -205,7 +205,7 @@ def _rounded(values: np.ndarray) -> tuple[float, ...]:
     return tuple(round(float(value), 3) for value in values)
 
 
-def _hardware() -> str:
+def hardware() -> str:
     processor = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")  # Linux leaves platform.processor() empty
     if cpuinfo.exists():

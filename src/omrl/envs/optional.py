@@ -21,7 +21,8 @@ def install_line(extra: str) -> str:
 def is_installed(extra: str) -> bool:
     """Whether there is such a package, of whatever version; it is not imported."""
     spec = importlib.util.find_spec(extra)
-    return spec is not None and spec.origin is not None  # a folder of that name is none
+    # A folder or a single file of that name is something else.
+    return spec is not None and spec.origin is not None and bool(spec.submodule_search_locations)
 
 
 def check_installed(extra: str, what: str) -> None:
