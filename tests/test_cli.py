@@ -113,7 +113,7 @@ def test_presets(capsys):
 
 def test_envs(capsys):
     printed = json.loads(run(capsys, "envs", "--json"))
-    assert [row["id"] for row in printed] == list(registry.ids())
+    assert [row["id"] for row in printed] == list(registry.all_ids())
     one = json.loads(run(capsys, "envs", "cheetah-vel/macaw-v1", "--json"))
     assert one["hash"] == printed[0]["hash"] == tiny_cheetah.ENV.spec.hash
     assert one["splits"]["test"] == [2, 7, 15, 23, 26]

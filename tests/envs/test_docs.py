@@ -1,5 +1,6 @@
 """The environment pages and cards say what the code does."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from omrl.envs import cards
 from omrl.envs.base import SolvedEnv
 from omrl.envs.baselines import read
+from omrl.envs.metaworld_tasks import NAMES
 from omrl.envs.papers import PAPERS, USES
 from omrl.envs.registry import ids, make
 
@@ -23,6 +25,23 @@ def test_the_cards_are_what_their_command_writes():
     }
     stale = [name for name in expected | committed if expected.get(name) != committed.get(name)]
     assert not stale, f"run {cards.COMMAND}, and delete files that it does not write: {stale}"
+
+
+def test_the_page_of_meta_world_links_to_its_cards_and_has_what_was_measured(monkeypatch):
+    page = (PAGES / "meta-world.md").read_text()
+    cards_of = {env_id for env_id in cards.carded() if make(env_id).extra == "metaworld"}
+    assert len(cards_of) == 8
+    links = set(re.findall(r"\]\(([\w./-]+\.md)[)#]", page))
+    assert {f"{env_id}.md" for env_id in cards_of} <= links
+    monkeypatch.syspath_prepend(PAGES.parents[1] / "benchmarks")
+    import meta_world
+
+    kept = json.loads((PAGES / "metaworld-scripted.json").read_text())
+    assert kept["spec_hash"] == make(kept["env"]).spec.hash
+    assert set(kept["environments"]) == set(NAMES)
+    assert meta_world.table(kept) in page
+    assert f"`{kept['command']} --write docs/environments/metaworld-scripted.json`" in page
+    assert kept["hardware"] in page
 
 
 def test_pictures_are_small():
@@ -41,7 +60,7 @@ def test_every_environment_has_papers_and_baselines(env_id):
     assert entry.oracle is not None or not isinstance(make(env_id), SolvedEnv)
 
 
-@pytest.mark.parametrize("env_id", ids())
+@pytest.mark.parametrize("env_id", cards.carded())
 def test_the_card_has_the_spec(env_id):
     spec = make(env_id).spec
     card = (PAGES / f"{env_id}.md").read_text()

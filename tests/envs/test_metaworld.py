@@ -11,11 +11,15 @@ from dataclasses import replace
 import gymnasium
 import numpy as np
 import pytest
+from test_collect import collected
 
 from omrl.cli import main
+from omrl.data.collect.presets import default_config
+from omrl.data.store import open_dataset
 from omrl.envs import metaworld as family
 from omrl.envs import metaworld_state as states
 from omrl.envs import optional, processes, registry
+from omrl.envs.check import check
 from omrl.envs.engine import VectorEnv, advance, initial_states, script_rngs
 from omrl.envs.metaworld_tasks import KINDS, ML10_TEST, ML45_TEST, NAMES, number_of
 from omrl.errors import InputError
@@ -101,7 +105,7 @@ def test_start_vectors_are_in_their_box_with_the_goal_apart(kind):
     [
         (ML45, [[50]], r"number of one of its environments \(0, 1, .*\), not 50 .* of task 0"),
         (ML45, [[0], [2.5]], "not 2.5 as environment of task 1"),
-        (REACH, [[9, 0.6, 0.02, 0, 0.8, 0.1]], "reach has start_0 from -0.1 to 0.1; task 0 has 9,"),
+        (REACH, [[9, 0.6, 0.02, 0, 0.8, 0.1]], "reach has start.0 from -0.1 to 0.1; task 0 has 9,"),
         (FIXED, [[15, 0, 0.9, 0.15, 1, 0, 0]], "door-open has 3 entries, the others are 0; task 0"),
         (
             registry.make("ml10/continuous-v2-h150-v1"),
@@ -174,6 +178,12 @@ def test_neither_the_list_nor_gymnasium_imports_the_package():
         "sys.exit('metaworld' in sys.modules or 'mujoco' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_there_are_no_films_of_it(tmp_path, capsys):
+    out = ["--out", str(tmp_path / "film.gif")]
+    assert main(["envs", "render", "ml45/continuous-v2-h150-v1", *out]) == 2
+    assert "omrl makes no films of it" in capsys.readouterr().err
 
 
 # --- With it -----------------------------------------------------------------------------------
@@ -313,6 +323,31 @@ def test_a_simulation_that_diverges_raises():
     now[1, states.QVEL] = 1e12
     with closing(REACH.physics(2)) as physics, pytest.raises(SimulationError, match="in reach at"):
         physics.step(now, np.zeros((2, 4)), tasks, np.ones(2, bool))
+
+
+@needs_metaworld
+@pytest.mark.parametrize("env_id", [ML45.spec.id, DOOR.spec.id])
+def test_steps_are_those_on_record(env_id):
+    result = check(registry.make(env_id))
+    assert result.passed, result
+    assert result.transitions == 1000
+
+
+@needs_metaworld
+def test_a_lifetime_begins_at_random_and_ends_well_and_serves_both_rewards(tmp_path):
+    """Of two rounds the first is random; `success` is among the terms."""
+    config = replace(default_config(REACH.spec.id), tasks=(0, 60), envs=2, steps=600, threads=1)
+    assert (default_config(REACH.spec.id).agent.random, config.steps) == ((1.0, 0.0), 600)
+    path = collected(config, tmp_path / "data").path
+    held = open_dataset(path).task(60)
+    success = np.asarray(held.terms)[:, family.TERM_NAMES.index("success")].reshape(2, 2, 150)
+    reward = np.asarray(held.reward).reshape(2, 2, 150).sum(axis=-1)
+    assert not success[0].all(axis=-1).any()
+    assert reward[1].min() > 2 * reward[0].max()
+    old = "ml1-reach/continuous-v1reward-h150-v1"
+    assert main(["data", "relabel", str(path), str(tmp_path / "old"), "--env", old]) == 0
+    again = np.asarray(open_dataset(tmp_path / "old").task(60).reward)
+    np.testing.assert_array_equal(again, np.asarray(held.terms)[:, 0])
 
 
 @needs_metaworld

@@ -37,7 +37,8 @@ PRESET is a set of settings that has a name:
 {presets}
 `omrl presets` tells where their numbers are from. ENV is the id of an environment, see `omrl envs`:
 alone it stands for 500,000 transitions per task of a TD3 agent in cheetah-vel, of a SAC agent
-elsewhere, in sawyer-manip for 50 episodes of its script. Every setting is an option as well, as in
+elsewhere, in sawyer-manip for 50 episodes of its script, in Meta-World (ml1-NAME, ml10, ml45) for
+100,000 transitions of its scripts that begin at random. Every setting is an option as well, as in
 --steps 100000 --agent.learning-rate 1e-3; `omrl collect PRESET --help` lists them all with their
 values.
 

@@ -141,7 +141,7 @@ def show(options: EnvsOptions) -> None:
         )
         return
     rows, missing = [], {}
-    for env_id in (*registry.ids(), *registry.optional_ids()):
+    for env_id in registry.all_ids():
         env = registry.make(env_id)
         if env.extra and not optional.is_installed(env.extra):
             missing.setdefault(env.extra, []).append(env_id)

@@ -29,7 +29,7 @@ from jaxtyping import Float, Float64
 from omrl.config import from_json, read_json, to_json
 from omrl.envs.base import SolvedEnv, TaskEnv
 from omrl.envs.engine import VectorEnv, available_cpus
-from omrl.envs.registry import ids, make
+from omrl.envs.registry import all_ids, make
 from omrl.errors import InputError
 from omrl.files import atomic_write
 
@@ -222,7 +222,7 @@ def read(path: Path) -> dict[str, Baselines]:
     kept = {}
     for env_id, fields in read_json(path).items() if path.exists() else ():
         entry = from_json(Baselines, fields, f"{path}: {env_id}")
-        if env_id in ids() and _is_current(make(env_id), entry):
+        if env_id in all_ids() and _is_current(make(env_id), entry):
             kept[env_id] = entry
     return kept
 
@@ -237,7 +237,7 @@ def write(path: Path, entries: Mapping[str, Baselines]) -> None:
     """In the order of the registry, an id per line."""
     rows = [
         f"{json.dumps(env_id)}: {json.dumps(to_json(entries[env_id]))}"
-        for env_id in ids()
+        for env_id in all_ids()
         if env_id in entries
     ]
     with atomic_write(path) as file:

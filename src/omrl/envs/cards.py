@@ -17,7 +17,7 @@ from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.envs.baselines import MAX_PARAMETERS, Baselines, read, table
 from omrl.envs.gym_hook import gymnasium_id
 from omrl.envs.papers import used_by
-from omrl.envs.registry import ids, make
+from omrl.envs.registry import all_ids, make
 from omrl.envs.task_pictures import task_picture
 from omrl.errors import InputError
 from omrl.files import atomic_write
@@ -31,11 +31,16 @@ _CONTACTS = {
 }
 
 
+def carded() -> tuple[str, ...]:
+    """The ids that have a card: all but the hundred of ML1, which are alike."""
+    return tuple(env_id for env_id in all_ids() if not env_id.startswith("ml1-"))
+
+
 def files(baselines: Mapping[str, Baselines]) -> dict[str, bytes]:
     """Every card and picture by its path in the folder; equal pictures of a family only once."""
     pictures: dict[tuple[str, bytes], str] = {}
     written: dict[str, bytes] = {}
-    for env_id in ids():
+    for env_id in carded():
         env = make(env_id)
         content = task_picture(env)
         name = pictures.setdefault((_family(env.spec), content), f"{env_id}.svg")
@@ -48,11 +53,11 @@ def files(baselines: Mapping[str, Baselines]) -> dict[str, bytes]:
 def card(env: TaskEnv, baselines: Baselines, picture: str) -> str:
     """The card in Markdown; `picture`, beside it, is the one of its tasks."""
     spec = env.spec
-    family = _family(spec)
+    page = "meta-world" if env.extra == "metaworld" else _family(spec)
     sections = [
         f"<!-- Written by {COMMAND}: change the environment, not this file. -->",
         f"# {spec.id}",
-        f"See [{family}](../{family}.md) for its other versions and what they differ in.",
+        f"See [{page}](../{page}.md) for its other versions and what they differ in.",
         _summary(spec),
         f"## Reward\n\n```\n{spec.reward.replace('; ', chr(10))}\n```",
         f"Stored with the data: {_names(spec.term_names)}.",
@@ -80,6 +85,8 @@ def _summary(spec: EnvSpec) -> str:
     ]
     if spec.model_sha256:
         source = f"Gymnasium's `{spec.model_file}`" if spec.model_file else "omrl's own"
+        if spec.engine.startswith("metaworld"):
+            source = "sources and models of metaworld 3.0.0"
         rows += [
             ("model", f"{source}, sha256 `{spec.model_sha256}`"),
             ("step", f"{spec.dt:g} s: {spec.frame_skip} physics steps of {spec.timestep:g} s"),

@@ -35,9 +35,9 @@ def register_with_gymnasium(env_id: str, horizon: int) -> None:
 
 
 def _register() -> None:
-    from omrl.envs.registry import ids, make, optional_ids
+    from omrl.envs.registry import all_ids, make
 
-    for env_id in (*ids(), *optional_ids()):
+    for env_id in all_ids():
         register_with_gymnasium(env_id, make(env_id).spec.horizon)
 
 

@@ -37,11 +37,11 @@ SIMULATOR = "omrl.envs.metaworld_simulator:Simulator"
 HORIZON = 150
 """Of MACAW; Meta-World's own is 500."""
 TIMESTEP, FRAME_SKIP = 0.0025, 5
-STARTS = tuple(f"start_{n}" for n in range(NUM_VECTOR))
+STARTS = tuple(f"start.{n}" for n in range(NUM_VECTOR))
 TERM_NAMES = (
     *states.REWARDS,
     *states.INFO,
-    *STARTS,
+    *(f"start_{n}" for n in range(NUM_VECTOR)),
     *(f"qpos_{n}" for n in range(states.NQ)),
     *(f"qvel_{n}" for n in range(states.NV)),
     *("mocap_x", "mocap_y", "mocap_z"),

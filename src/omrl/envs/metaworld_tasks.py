@@ -55,7 +55,7 @@ class Kind:
             return f"has {self.size} entries, the others are 0"
         if (own < self.low).any() or (own > self.high).any():
             column = int(np.argmax((own < self.low) | (own > self.high)))
-            return f"has start_{column} from {self.low[column]:g} to {self.high[column]:g}"
+            return f"has start.{column} from {self.low[column]:g} to {self.high[column]:g}"
         if not self._is_apart(vector):
             return f"has its goal at least {self.apart:g} m beside the object"
         return ""

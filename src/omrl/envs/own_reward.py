@@ -152,7 +152,7 @@ def with_reward(
     """
     if not re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+-v\d+", env_id, re.ASCII):
         raise InputError(f"id {env_id!r}: must be like my-cheetah/fast-v1, in small letters")
-    if env_id in registry.ids():
+    if env_id in registry.all_ids():
         raise InputError(f"id {env_id!r}: is that of a registered environment; choose another")
     if not description.strip():
         raise InputError(f"{env_id}: describe the reward; it is all that the data says of it")

@@ -45,13 +45,17 @@ def optional_ids() -> tuple[str, ...]:
     return tuple(_optional())
 
 
+def all_ids() -> tuple[str, ...]:
+    """Those that need no extra, then those that do."""
+    return (*ids(), *optional_ids())
+
+
 def make(env_id: str) -> TaskEnv:
     """The environment of that id. Raises InputError with the nearest ids for an unknown one."""
     found = _ENVIRONMENTS.get(env_id) or _optional().get(env_id)
     if found is None:
-        known = (*ids(), *optional_ids())
         raise InputError(
-            f"unknown environment {env_id!r}; {nearest(env_id, known)} (one of your own has to be "
+            f"unknown environment {env_id!r}; {nearest(env_id, all_ids())} (one of your own has to be "
             "registered: omrl --import MODULE)"
         )
     return found

@@ -89,6 +89,11 @@ def film(
     Returns:
         Number of frames, and frames per second.
     """
+    if env.extra:
+        raise InputError(
+            f"{env.spec.id}: omrl makes no films of it; {env.extra} draws its own environments: "
+            "render_mode"
+        )
     _check_output(path, size, overwrite)
     # First, since with a MUJOCO_GL that does not work MuJoCo cannot even be imported.
     backend = find_backend() if env.spec.engine == "mujoco" else ""

@@ -49,7 +49,7 @@ def task_picture(env: TaskEnv) -> bytes:
             for column, axes in enumerate(grid):
                 _choices(axes, env, column)
             figure.legend(*grid[0].get_legend_handles_labels(), loc="upper center", ncols=3)
-        elif len(names) > 2:
+        elif len(names) > 2 and names[0] != "environment":
             figure = Figure(figsize=(6.4, 1.9))
             grid = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
             figure.subplots_adjust(0.08, 0.25, 0.99, 0.82, 0.1)

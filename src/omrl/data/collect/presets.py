@@ -173,5 +173,5 @@ def named_config(name: str) -> CollectConfig:
         return PRESETS[name].config
     if "/" in name:
         return default_config(registry.make(name).spec.id)
-    known = [*PRESETS, *registry.ids()]
+    known = [*PRESETS, *registry.all_ids()]
     raise InputError(f"no preset and no environment {name!r}; {nearest(name, known)}")

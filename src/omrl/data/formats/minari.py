@@ -220,7 +220,7 @@ def _gymnasium_spec(record: TaskRecord, spec: EnvSpec) -> dict[str, str]:
     from omrl.envs.gym_hook import gymnasium_id
 
     registered = gymnasium.registry.get(gymnasium_id(spec.id))
-    if registered is None or spec.id not in registry.ids():
+    if registered is None or spec.id not in registry.all_ids():
         return {}
     tasks = registry.make(spec.id).task_table
     if record.index >= len(tasks) or tasks[record.index] != record.parameters:
