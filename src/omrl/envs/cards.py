@@ -16,7 +16,7 @@ from pathlib import Path
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.envs.baselines import MAX_PARAMETERS, Baselines, read, table
 from omrl.envs.gym_hook import gymnasium_id
-from omrl.envs.papers import used_by
+from omrl.envs.papers import data_of, used_by
 from omrl.envs.registry import all_ids, make
 from omrl.envs.task_pictures import task_picture
 from omrl.errors import InputError
@@ -67,6 +67,7 @@ def card(env: TaskEnv, baselines: Baselines, picture: str) -> str:
         "## Constants",
         _rows(("name", "value"), ((f"`{name}`", f"{value:g}") for name, value in spec.constants)),
         f"## Tasks\n\n{_tasks(env, picture)}",
+        *([f"## Data\n\n{data}"] if (data := data_of(spec.id)) else ()),
         f"## Returns\n\n{_returns(env, baselines)}",
         "## Observation",
         _rows(("entry", "name"), ((str(n), f"`{name}`") for n, name in enumerate(spec.obs_names))),

@@ -63,6 +63,17 @@ USES: dict[str, tuple[tuple[str, str], ...]] = {
 """Paper and remark, by id; an empty list, or none: no paper, an extra of ours."""
 
 
+def data_of(env_id: str) -> str:
+    """What the papers' data were where ours cannot be the like; empty elsewhere."""
+    if not env_id.startswith(("ml1-", "ml10/", "ml45/")):
+        return ""
+    return (
+        "MACAW's data are whole lifetimes of SAC agents, 5 million steps in each environment; "
+        "nobody released them. `omrl collect` has Meta-World's scripted policies instead, 100,000 "
+        "steps in each, from random to expert: [see there](../meta-world.md#data)."
+    )
+
+
 def used_by(env_id: str) -> str:
     """The papers that use an environment, with their numbers; empty without any."""
     return "; ".join(

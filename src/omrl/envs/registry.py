@@ -55,8 +55,8 @@ def make(env_id: str) -> TaskEnv:
     found = _ENVIRONMENTS.get(env_id) or _optional().get(env_id)
     if found is None:
         raise InputError(
-            f"unknown environment {env_id!r}; {nearest(env_id, all_ids())} (one of your own has to be "
-            "registered: omrl --import MODULE)"
+            f"unknown environment {env_id!r}; {nearest(env_id, all_ids())} (one of your own has to "
+            "be registered: omrl --import MODULE)"
         )
     return found
 
