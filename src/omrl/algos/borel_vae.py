@@ -202,7 +202,8 @@ def errors(
         count /= jnp.sum(count)
 
     if config.reward_cells and not decoder.sees:
-        return cell_errors(config, decoder, *targets, count, z)
+        reward, cells = targets
+        return cell_errors(config, decoder, reward, cells, count, z)
 
     @jax.checkpoint
     def of_one(shift: Float[Array, " hidden"]) -> Scalar:
