@@ -51,16 +51,20 @@ ZERO_IS_LEGAL = {
     # weights of terms that may be left out of a loss
     "kl_weight", "state_weight", "mean_penalty", "log_std_penalty", "entropy_weight", "awac_weight",
     "reparam_weight", "self_supervised_reparam_weight", "self_supervised_entropy_weight",
+    "conservative",
     # features of what is not seen
     "obs_features", "action_features", "reward_features",
-    # rewards, and nats
-    "reward_success", "reward_failure", "target_entropy",
+    # rewards, nats, and first biases
+    "reward_success", "reward_failure", "target_entropy", "keep_bias",
     # measured on the data
     "obs_mean", "return_mean", "return_std",
 }  # fmt: skip
 LEGAL = {(name, 0) for name in ZERO_IS_LEGAL} | {
     (name, -1)
-    for name in ("target_entropy", "obs_mean", "return_mean", "reward_success", "reward_failure")
+    for name in (
+        *("target_entropy", "obs_mean", "return_mean", "reward_success", "reward_failure"),
+        "keep_bias",
+    )
 }
 """Which of `BAD` a field of that name takes."""
 

@@ -33,7 +33,7 @@ usage: omrl collect PRESET --out DIR [OPTIONS]
 
 Train one agent per task and keep its whole lifetime as the task's data.
 
-PRESET is a set of settings that has a name:
+PRESET is a set of settings that has a name; transitions are those of each task:
 {presets}
 `omrl presets` tells where their numbers are from. ENV is the id of an environment, see `omrl envs`:
 alone it stands for 500,000 transitions per task of a TD3 agent in cheetah-vel, of a SAC agent
@@ -141,7 +141,7 @@ def _help() -> str:
     width = max(map(len, PRESETS))
     lines = [
         f"  {name:<{width}}  {each.config.env}, {each.config.algorithm}, {each.config.steps:,} "
-        "transitions per task"
+        "transitions each"
         for name, each in PRESETS.items()
     ]
     return HELP.format(presets="\n".join(lines)).rstrip()
