@@ -235,7 +235,7 @@ def test_presets_are_what_their_names_say(name):
     each = PRESETS[name]
     config, env = each.config, make(each.config.env)
     assert each.source
-    assert name.startswith(config.env.split("/")[0])
+    assert f"{name}-".startswith(config.env.split("/")[0] + "-")
     assert read_options([name, "--out", "data"])[0].config == config
     if config.learns:
         config.make_agent(env.spec)
