@@ -177,7 +177,7 @@ def recorded_oracle(env: TaskEnv, dataset: str, command: str, hardware: str) -> 
         None,
         int(behaviour["final_episodes"]),
         int(behaviour["seed"]),
-        f"{opened.manifest.command} && {command}",
+        f"{opened.manifest.command} --out {dataset} && {command}",
         hardware,
     )
 
