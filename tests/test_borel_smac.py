@@ -16,8 +16,8 @@ from omrl.presets import PRESETS
 from omrl.protocol import EXPLORE
 from test_presets import spec_of
 
-KINDS = ("original", "matched", "conservative")
-COMPARED = [f"borel-smac-{problem}-{kind}" for problem in preset_smac.ENVS for kind in KINDS]
+KINDS = ("-original", "-matched", "-conservative", "")
+COMPARED = [(problem, kind) for problem in preset_smac.ENVS for kind in KINDS]
 PHYSICS = {"walker-params", "hopper-params"}
 
 
@@ -27,10 +27,9 @@ def algo(name: str) -> BorelConfig:
     return config
 
 
-@pytest.mark.parametrize("name", COMPARED)
-def test_environment_data_and_evaluation_are_those_of_smac(name):
-    config, kind = PRESETS[name].config, name.rsplit("-", 1)[1]
-    problem = name.removeprefix("borel-smac-").removesuffix(f"-{kind}")
+@pytest.mark.parametrize(("problem", "kind"), COMPARED)
+def test_environment_data_and_evaluation_are_those_of_smac(problem, kind):
+    config = PRESETS[f"borel-smac-{problem}{kind}"].config
     smac = PRESETS[f"smac-{problem}-paper"].config
     same = ("env", "discount", "train_split", "holdout", "slice")
     assert [getattr(config, field) for field in same] == [getattr(smac, field) for field in same]
@@ -40,7 +39,7 @@ def test_environment_data_and_evaluation_are_those_of_smac(name):
 
 @pytest.mark.parametrize("problem", preset_smac.ENVS)
 def test_what_is_original_and_what_is_matched(problem):
-    original, matched = (algo(f"borel-smac-{problem}-{kind}") for kind in KINDS[:2])
+    original, matched = (algo(f"borel-smac-{problem}{kind}") for kind in KINDS[:2])
     smac: Any = PRESETS[f"smac-{problem}-paper"].config.algo
     code = algo("borel-cheetah-vel-code")
     head = "squared" if problem in PHYSICS else "none"
@@ -57,12 +56,22 @@ def test_what_is_original_and_what_is_matched(problem):
 
 @pytest.mark.parametrize("problem", preset_smac.ENVS)
 def test_the_conservative_one_is_the_matched_one_with_cql(problem):
-    matched, conservative = (algo(f"borel-smac-{problem}-{kind}") for kind in KINDS[1:])
+    matched, conservative = (algo(f"borel-smac-{problem}{kind}") for kind in KINDS[1:3])
     policy: Any = conservative.policy
     assert (policy.conservative, policy.conservative_actions) == (10.0, 10)
     plain = replace(policy, conservative=0.0, log_prob="clipped")
     assert replace(conservative, policy=plain) == matched
     assert PRESETS[f"borel-smac-{problem}-conservative"].source.startswith("ours")
+
+
+@pytest.mark.parametrize("problem", preset_smac.ENVS)
+def test_ours_is_the_matched_one_with_a_better_trained_model(problem):
+    matched, ours = algo(f"borel-smac-{problem}-matched"), algo(f"borel-smac-{problem}")
+    assert (ours.normalize_obs, ours.lr_decay, ours.vae.elbo_terms) == (True, True, 50)
+    assert ours.vae_steps > matched.vae_steps
+    same = {"vae": matched.vae, "vae_steps": matched.vae_steps, "steps": matched.steps}
+    assert replace(ours, **same, normalize_obs=False, lr_decay=False) == matched
+    assert replace(ours.vae, elbo_terms=None) == matched.vae
 
 
 def test_updates_of_the_model_are_100_epochs():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -10,6 +9,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+
+from scripts import benchmark
 
 pytestmark = pytest.mark.slow
 
@@ -19,15 +20,8 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def expressiveness():
     """The benchmark as a module."""
-    path = ROOT / "benchmarks" / "expressiveness.py"
-    spec = importlib.util.spec_from_file_location("expressiveness", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["expressiveness"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["expressiveness"]
+    with benchmark("expressiveness") as module:
+        yield module
 
 
 @pytest.fixture(scope="module")

@@ -197,6 +197,7 @@ def test_what_the_numbers_are_is_always_printed(printed):
         "95 % interval",
         "2 seeds resampled within each task",
         "after 1: IQM -10.0",
+        "gain over before, paired: after 1 90.0",
         "standard error over 2 seeds",
     ):
         assert part in text
@@ -205,6 +206,7 @@ def test_what_the_numbers_are_is_always_printed(printed):
 
 def test_zero_shot_is_named_so(printed):
     text = printed(make_result(protocol="zero-shot", shots=(0,)))
+    assert "gain" not in text
     assert "zero-shot" in text
     assert "after" not in text.replace("Macaw after", "")
 
@@ -220,6 +222,9 @@ def test_json_holds_the_table_and_only_json_numbers():
     assert mean["value"] == pytest.approx(-10.0)
     assert mean["low"] < -10 < mean["high"]
     assert fields["summary"]["0"]["standard_error"]["method"].endswith("over 2 seeds")
+    assert list(fields["gains"]) == ["1", "2"]
+    assert fields["gains"]["2"]["value"] == pytest.approx(90.5)
+    assert fields["gains"]["2"]["method"].startswith("paired differences")
     assert fields["baselines"] == {
         "behaviour": -60.0, "random": -300.0, "zero": -200.0, "oracle": None,
     }  # fmt: skip

@@ -105,6 +105,13 @@ class EvalResult:
             for steps, number in zip(self.env_steps.mean((0, 1)), self.config.points, strict=True)
         ]
 
+    def gains(self) -> dict[int, stats.Estimate]:
+        """Of every shot but the first: its mean return less that of the first, paired by run seed,
+        task and repetition."""
+        first, *later = self.config.shots
+        before = self.shot(first)
+        return {rounds: stats.improvement(self.shot(rounds), before) for rounds in later}
+
     def baseline(self, name: str) -> Float64[np.ndarray, " task"]:
         """Mean return per task of one of `BASELINES`."""
         values = getattr(self, name)
@@ -142,6 +149,7 @@ class EvalResult:
                 }
                 for rounds in self.config.shots
             },
+            "gains": {str(rounds): estimate_to_json(gain) for rounds, gain in self.gains().items()},
             "baselines": {name: _number(self.baseline(name).mean()) for name in BASELINES},
         }
         if self.env_steps is None:
@@ -286,7 +294,14 @@ def describe(result: EvalResult) -> list[str]:
         f"{', '.join(map(str, source.seeds))}; {episodes_note(config)}",
         f"mean, from, to: {stats.bootstrap(last, stats.mean).method}",
         f"{name}: IQM {stats.bootstrap(last)}{_standard_error(last)}",
+        *_gains_note(result),
     ]
+
+
+def _gains_note(result: EvalResult) -> list[str]:
+    gains = [f"{result.shot_name(rounds)} {gain}" for rounds, gain in result.gains().items()]
+    first = result.shot_name(result.config.shots[0])
+    return [f"gain over {first}, paired: {', '.join(gains)}"] if gains else []
 
 
 def test_tasks_note(source: Provenance) -> list[str]:

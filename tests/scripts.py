@@ -1,0 +1,24 @@
+"""Programs of `benchmarks/` as modules."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@contextmanager
+def benchmark(name: str) -> Iterator[Any]:
+    """`benchmarks/NAME.py`; importable, as its dataclasses have to be, until the block ends."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[name]
