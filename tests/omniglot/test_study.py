@@ -21,8 +21,8 @@ from omrl.cli import main
 from omrl.errors import InputError, NonFiniteError, Stopped
 from omrl.omniglot import study, training
 from omrl.omniglot.learner import Data
-from omrl.omniglot.settings import ID, Start, Training
-from omrl.omniglot.study import Choices, planned, steps_to
+from omrl.omniglot.settings import ID, Choices, Start, Training
+from omrl.omniglot.study import planned, steps_to
 from omrl.omniglot.training import Result, train
 from tiny_omniglot import LEARNER, SCALE, write_data
 

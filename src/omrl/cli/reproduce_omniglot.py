@@ -13,8 +13,7 @@ import tyro
 from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.errors import InputError
 from omrl.experiments.declare import Scale
-from omrl.omniglot.settings import ID
-from omrl.ranges import Count, Fraction, Positive, Size
+from omrl.omniglot.settings import ID, Choices
 from omrl.tables import markdown, print_lines, print_table
 
 
@@ -28,26 +27,7 @@ class OmniglotOptions:
     """Folder with Omniglot's images_*.zip, as they are downloaded."""
     out: Path
     """Folder of the results. The same folder again: goes on."""
-    seeds: Size | None = None
-    """Of every network; without it what the scale says, as of all numbers below."""
-    only: tuple[str, ...] = ()
-    """Networks, as the table names them ('plain, equal width')."""
-    steps: Count | None = None
-    """Meta-steps."""
-    search_steps: Count | None = None
-    """Meta-steps of every pair of rates that is tried on validation classes."""
-    meta_batch: Size | None = None
-    """Episodes per meta-step."""
-    inner_steps: Size | None = None
-    """Gradient steps of one adaptation."""
-    queries: Size | None = None
-    """Drawings of every class that an adapted network is judged on."""
-    inner_lr: Positive | None = None
-    """Initial inner rate; with outer_lr nothing is searched for."""
-    outer_lr: Positive | None = None
-    """Adam rate of the meta-parameters."""
-    target: tuple[Fraction, ...] | None = None
-    """Validation accuracies, from 0 to 1, the meta-steps to which are in the table."""
+    choices: Annotated[Choices, tyro.conf.arg(name="")] = field(default_factory=Choices)
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
     quiet: bool = False
     """No progress lines."""
@@ -60,8 +40,7 @@ def main(arguments: Sequence[str], command: str) -> None:
     from omrl.experiments.page import check_out
     from omrl.omniglot import results, study
 
-    asked = {field: getattr(options, field) for field in study.Choices.__dataclass_fields__}
-    plan = study.planned(options.scale, study.Choices(**asked))
+    plan = study.planned(options.scale, options.choices)
     if options.out.is_file():
         raise InputError(f"{options.out}: is a file; give a folder for the results")
     problem = study.open_problem(options.data, plan.networks[0].learner)

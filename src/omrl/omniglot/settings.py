@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Annotated
 
 from omrl.experiments.declare import Claim, Scale
 from omrl.nets.adaptive import LayerKind
 from omrl.omniglot.images import SIDE
-from omrl.ranges import Count, Natural, Positive, Size, check_ranges
+from omrl.ranges import Count, Fraction, Natural, Positive, Range, Size, check_ranges
 
 ID = "macaw-fig6-omniglot"
 TITLE = "MACAW, Figure 6, Omniglot: weight transforms outside RL"
@@ -174,3 +175,32 @@ SCALES: Mapping[Scale, Scaled] = {
         targets=(0.5, 0.7),
     ),
 }
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What may be asked for in place of a scale's settings; None: those."""
+
+    seeds: Annotated[int, Range(1, SEARCH_SEED)] | None = None
+    """Of every network; without it what the scale says, as of all numbers below."""
+    only: tuple[str, ...] = ()
+    """Networks, as the table names them ('plain, equal width'); none: all."""
+    steps: Count | None = None
+    """Meta-steps."""
+    search_steps: Count | None = None
+    """Meta-steps of every pair of rates that is tried on validation classes."""
+    meta_batch: Size | None = None
+    """Episodes per meta-step."""
+    inner_steps: Size | None = None
+    """Gradient steps of one adaptation."""
+    queries: Size | None = None
+    """Drawings of every class that an adapted network is judged on."""
+    inner_lr: Positive | None = None
+    """Initial inner rate; with outer_lr nothing is searched for."""
+    outer_lr: Positive | None = None
+    """Adam rate of the meta-parameters."""
+    target: tuple[Fraction, ...] | None = None
+    """Validation accuracies, from 0 to 1, the meta-steps to which are in the table."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +26,7 @@ from omrl.omniglot.settings import (
     ID,
     SCALES,
     SEARCH_SEED,
+    Choices,
     Learner,
     Network,
     Scaled,
@@ -34,27 +35,6 @@ from omrl.omniglot.settings import (
 )
 from omrl.omniglot.split import Classes, Split, make_classes, split_alphabets
 from omrl.omniglot.training import Result
-from omrl.ranges import Count, Fraction, Positive, Range, Size, check_ranges
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What may be asked for in place of a scale's settings; None: those."""
-
-    only: tuple[str, ...] = ()
-    """Labels of networks; empty: all."""
-    seeds: Annotated[int, Range(1, SEARCH_SEED)] | None = None
-    steps: Count | None = None
-    search_steps: Count | None = None
-    meta_batch: Size | None = None
-    inner_steps: Size | None = None
-    queries: Size | None = None
-    inner_lr: Positive | None = None
-    outer_lr: Positive | None = None
-    target: tuple[Fraction, ...] | None = None
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
 
 @dataclass(frozen=True)
