@@ -111,6 +111,18 @@ def test_presets(capsys):
     assert "macaw-cheetah-vel-code" in run(capsys, "presets")
 
 
+def test_presets_that_match_a_pattern(capsys):
+    everything = run(capsys, "presets")
+    some = run(capsys, "presets", "cheetah-vel-*")
+    assert some.startswith("Of omrl collect:\n\ncheetah-vel-paper\n")
+    assert "Of omrl train" not in some
+    listed = json.loads(run(capsys, "presets", "*-cheetah-vel-code", "--json"))
+    assert {"macaw-cheetah-vel-code", "smac-cheetah-vel-code"} <= set(listed)
+    assert all(name.endswith("-cheetah-vel-code") for name in listed)
+    assert run(capsys, "presets", "*") == everything
+    assert "no preset 'none-*'; `omrl presets` lists all" in fail(capsys, "presets", "none-*")
+
+
 def test_envs(capsys):
     printed = json.loads(run(capsys, "envs", "--json"))
     assert [row["id"] for row in printed] == list(registry.all_ids())

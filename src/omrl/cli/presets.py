@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ class PresetsOptions:
     which `omrl train --from my.json` takes if the preset is its own."""
 
     name: tyro.conf.Positional[str | None] = None
-    """Preset to print."""
+    """Preset to print, or a pattern, as in 'smac-*', of those to list."""
     json: bool = False
     """Print JSON."""
 
@@ -33,21 +34,33 @@ class PresetsOptions:
 def main(arguments: Sequence[str], command: str) -> None:
     options = parse(PresetsOptions, "presets", arguments)
     every: dict[str, Preset | CollectPreset] = {**PRESETS, **collections.PRESETS}
-    if options.name is not None:
-        if options.name not in every:
-            raise InputError(f"no preset {options.name!r}; {nearest(options.name, every)}")
+    if options.name is None or "*" in options.name:
+        _list(fnmatch.filter(every, options.name or "*"), options)
+    elif options.name in every:
         print_json(_describe(every[options.name]))
-    elif options.json:
-        print_json({name: _describe(each) for name, each in every.items()})
     else:
+        raise InputError(f"no preset {options.name!r}; {nearest(options.name, every)}")
+
+
+def _list(names: list[str], options: PresetsOptions) -> None:
+    """Those of `names`, in their order."""
+    if not names:
+        raise InputError(f"no preset {options.name!r}; `omrl presets` lists all")
+    trained = {name: PRESETS[name] for name in names if name in PRESETS}
+    collected = {name: each for name, each in collections.PRESETS.items() if name in names}
+    if options.json:
+        print_json({name: _describe(each) for name, each in {**trained, **collected}.items()})
+        return
+    if trained:
         print("Of omrl train:\n")
-        for name, each in PRESETS.items():
-            _print(name, each, each.config.env)
-        print("\nOf omrl collect:\n")
-        for name, each in collections.PRESETS.items():
-            config = each.config
-            what = f"{config.env}, {config.algorithm}, {config.steps:,} transitions per task"
-            _print(name, each, what)
+    for name, each in trained.items():
+        _print(name, each, each.config.env)
+    if collected:
+        print("\n" * bool(trained) + "Of omrl collect:\n")
+    for name, each in collected.items():
+        config = each.config
+        what = f"{config.env}, {config.algorithm}, {config.steps:,} transitions per task"
+        _print(name, each, what)
 
 
 def _print(name: str, each: Preset | CollectPreset, what: str) -> None:
