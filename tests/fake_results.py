@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 from omrl.evaluate import EvalConfig, EvalResult
-from omrl.results import Provenance
+from omrl.result_files import Provenance
 
 TASKS = (7, 2, 15)
 TARGETS = np.array([[0.6], [0.225], [1.2]])
 HORIZON = 5
 
 
-def make_result(*, step: int = 1000, seeds: int = 2, **config: Any) -> EvalResult:
+def make_result(
+    *, step: int = 1000, seeds: int = 2, succeeds: bool = False, **config: Any
+) -> EvalResult:
     """Returns -100 - task before, -10 - task position after; seeds and episodes differ by 1. Of
-    `finetune` a trajectory has 200 steps."""
+    `finetune` a trajectory has 200 steps. If it `succeeds`, then in the last episode of each."""
     settings = {"tasks": TASKS, "episodes": 2, "traces": ("x_velocity",)} | config
     config_ = EvalConfig(**settings)
     shape = (seeds, 3, len(config_.points), config_.episodes)
@@ -48,4 +50,5 @@ def make_result(*, step: int = 1000, seeds: int = 2, **config: Any) -> EvalResul
         oracle=np.array([-20.0, np.nan, -30.0]),
         traces={name: speed.copy() for name in config_.traces},
         env_steps=env_steps,
+        success=1.0 * (episode == config_.episodes - 1) if succeeds else None,
     )

@@ -16,6 +16,7 @@ import tiny_macaw
 from omrl.algorithm import Algorithm
 from omrl.context import Contexts, draw_contexts, without_data
 from omrl.data.online import Trajectories
+from omrl.envs import registry
 from omrl.envs.point_robot import STEP_SIZE
 from omrl.errors import InputError
 from omrl.evaluate import EvalConfig, EvalResult, evaluate
@@ -200,6 +201,15 @@ def test_returns_are_those_of_the_closed_form(result):
                 assert straight.returns[s, t, 0, e] == pytest.approx(unknown, abs=1e-4)
     assert (result.returns[:, :, :2] != straight.returns[:, :, :2]).all()
     assert (result.shot(2) == result.returns[:, :, 2]).all()
+
+
+def test_success_is_known_of_every_trajectory():
+    env = registry.make("sparse-point-robot/borel-v1")
+    config = dataclasses.replace(CONFIG, tasks=(0, 5))
+    found = run(GoalSeeker(SPEC), config, env)
+    assert found.success is not None
+    assert found.success.shape == found.returns.shape
+    np.testing.assert_array_equal(found.success == 1, found.returns > 0)
 
 
 def test_a_part_of_an_evaluation_repeats_its_numbers(result):

@@ -21,11 +21,12 @@ def equal(left: EvalResult, right: EvalResult) -> bool:
         all(getattr(left, name) == getattr(right, name) for name in plain[:2])
         and left.traces.keys() == right.traces.keys()
         and np.array_equal(left.env_steps, right.env_steps)
+        and np.array_equal(left.success, right.success)
         and all(np.array_equal(left.traces[name], right.traces[name]) for name in left.traces)
         and all(
             np.array_equal(getattr(left, name), getattr(right, name), equal_nan=True)
             for name in names
-            if name not in (*plain, "env_steps")
+            if name not in (*plain, "env_steps", "success")
         )
     )
 
@@ -209,6 +210,26 @@ def test_zero_shot_is_named_so(printed):
     assert "gain" not in text
     assert "zero-shot" in text
     assert "after" not in text.replace("Macaw after", "")
+
+
+def test_success_and_the_sum_of_trajectories_are_told(printed, tmp_path):
+    result = make_result(protocol="explore", shots=(0, 2), succeeds=True)
+    text = printed(result)
+    assert "success at any step: trajectory 1 0.50 [0.50, 0.50], trajectory 3 0.50" in text
+    assert "sum of 3 trajectories: -119.5 [" in text
+    fields = result.to_json()
+    assert fields["success"]["2"]["value"] == 0.5
+    assert fields["sum"]["value"] == pytest.approx(-119.5)
+    again = EvalResult.load(result.save(tmp_path / "result.npz"))
+    assert again.success is not None
+    np.testing.assert_array_equal(again.success, result.success)
+    without = make_result()
+    assert without.to_json()["success"] == {}
+    assert "sum" not in without.to_json()
+    text = printed(without)
+    assert "success" not in text
+    assert "sum of" not in text
+    assert EvalResult.load(without.save(tmp_path / "without.npz")).success is None
 
 
 def test_json_holds_the_table_and_only_json_numbers():

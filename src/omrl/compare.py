@@ -29,10 +29,10 @@ from omrl.report import (
     render,
     study_section,
 )
+from omrl.result_files import Provenance
 from omrl.results import (
     BASELINES,
     EvalResult,
-    Provenance,
     episodes_note,
     online_notes,
     test_tasks_note,

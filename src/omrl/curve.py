@@ -36,16 +36,20 @@ class Curve:
     env_steps: Int64[np.ndarray, "seed task point"]
     """Environment steps made online."""
     traces: dict[str, Float64[np.ndarray, "seed task point time"]]
+    success: Float64[np.ndarray, "seed task point episode"] | None
+    """See `Outcome`."""
 
     @classmethod
-    def of(cls, labels: Labels, traces: Sequence[str], horizon: int) -> Curve:
-        """With nothing measured yet; the shots of `labels` are the points."""
+    def of(cls, labels: Labels, traces: Sequence[str], horizon: int, *, succeeds: bool) -> Curve:
+        """With nothing measured yet; the shots of `labels` are the points. `succeeds`: there is
+        success in this environment."""
         lead = labels.shape[:3]
         return cls(
             np.full(labels.shape, np.nan),
             np.full((2, lead[1], labels.num_episodes), np.nan),
             np.zeros(lead, np.int64),
             {name: np.full((*lead, horizon), np.nan) for name in traces},
+            np.full(labels.shape, np.nan) if succeeds else None,
         )
 
     @property
@@ -67,6 +71,8 @@ class Curve:
             self.baselines[:, tasks] = outcome.baselines
         for name, trace in outcome.traces.items():
             self.traces[name][:, tasks, point] = trace[:, :, 0]
+        if self.success is not None and outcome.success is not None:
+            self.success[:, tasks, point] = outcome.success[:, :, 0]
 
     # --- The file ---
 
@@ -95,4 +101,4 @@ class Curve:
     def _arrays(self) -> dict[str, np.ndarray]:
         traces = {f"trace/{name}": trace for name, trace in self.traces.items()}
         own = {"returns": self.returns, "baselines": self.baselines, "env_steps": self.env_steps}
-        return own | traces
+        return own | traces | ({} if self.success is None else {"success": self.success})

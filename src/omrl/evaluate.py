@@ -33,7 +33,8 @@ from omrl.errors import InputError
 from omrl.explore import explore, standard_keys
 from omrl.finetune import How, Setting, check_tuning, fine_tune
 from omrl.protocol import EvalConfig, Protocol
-from omrl.results import EvalResult, Provenance
+from omrl.result_files import Provenance
+from omrl.results import EvalResult
 from omrl.simulate import Labels, Outcome, Policies, measure, measured_keys
 from omrl.types import Batch
 
@@ -91,6 +92,7 @@ def evaluate(
         oracle=contexts.oracle if contexts else unknown,
         traces=outcome.traces,
         env_steps=outcome.env_steps if isinstance(outcome, Curve) else None,
+        success=outcome.success,
     )
 
 

@@ -95,6 +95,7 @@ def explore(
             outcomes.append(outcome)
             if number < labels.shots[-1]:
                 agents.learn(trajectories)
+    successes = [outcome.success for outcome in outcomes if outcome.success is not None]
     return Outcome(
         np.concatenate([outcome.returns for outcome in outcomes], axis=2),
         outcomes[0].baselines,
@@ -102,6 +103,7 @@ def explore(
             name: np.concatenate([outcome.traces[name] for outcome in outcomes], axis=2)
             for name in setting.config.traces
         },
+        np.concatenate(successes, axis=2) if successes else None,
     )
 
 

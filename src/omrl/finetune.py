@@ -151,7 +151,8 @@ def fine_tune(
     config = setting.config
     tunable = setting.algorithm.for_tuning(config.finetune)
     setting = replace(setting, algorithm=tunable)
-    curve = Curve.of(labels, config.traces, setting.env.spec.horizon)
+    env = setting.env
+    curve = Curve.of(labels, config.traces, env.spec.horizon, succeeds=env.succeeds)
     if how.unfinished is not None:
         curve.take_over(how.unfinished, identity)
     waiting = np.flatnonzero(~curve.finished)

@@ -7,53 +7,26 @@ A result is one `.npz` of plain arrays and one JSON string. Statistics are compu
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from omrl import stats
-from omrl.arrays import check_array, read_npz
-from omrl.config import from_json, parse_json, to_json
+from omrl.arrays import check_array
+from omrl.config import to_json
 from omrl.errors import InputError
-from omrl.files import atomic_write
-from omrl.protocol import EvalConfig, ExploreConfig
+from omrl.protocol import EvalConfig
+from omrl.result_files import FIX, Head, Provenance, read_arrays, write_arrays
 from omrl.tables import parameter_cells, parameter_names, print_rows
-from omrl.tuning import FinetuneConfig, counted
+from omrl.tuning import counted
 
 FORMAT = "omrl-evaluation-1"
-FIX = "evaluate again"
 BASELINES = ("behaviour", "random", "zero", "oracle")
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where the numbers come from, beside the `EvalConfig`."""
-
-    env_id: str
-    spec_hash: str
-    """Of the environment: equal hashes mean equal MDPs."""
-    task_names: tuple[str, ...]
-    dt: float
-    """Seconds per environment step."""
-    algorithm: str
-    step: int
-    """Updates that the evaluated states had made."""
-    seeds: tuple[int, ...]
-    """The run seed of each entry of the seed axis."""
-    dataset: str
-    """Folder that contexts, behaviour and oracle returns were read from; empty: none."""
-    dataset_hash: str
-    run_hash: str = ""
-    """Of all settings of the run and of what it was trained on, `RunRecord.hash`; empty: states of
-    no run, or a result from before there was one."""
-    test_tasks: Literal["", "with their rewards", "without their rewards"] = ""
-    """How the run explored test tasks while it was meta-trained; empty: it did not."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +50,9 @@ class EvalResult:
     """Reward terms over time, mean over the episodes still alive; NaN where none is."""
     env_steps: Int64[np.ndarray, "seed task shot"] | None = None
     """Of protocol `finetune`: environment steps made online until then."""
+    success: Float64[np.ndarray, "seed task shot episode"] | None = None
+    """1 of episodes that did at some step what their task asks for, 0 of others; None where tasks
+    are not done or left undone."""
 
     # --- Reading ---
 
@@ -84,6 +60,20 @@ class EvalResult:
         """Returns after `rounds` adaptation rounds; of `finetune` and `explore` after that many
         trajectories."""
         return self.returns[:, :, self.config.points.index(rounds)]
+
+    def success_rates(self) -> dict[int, stats.Estimate]:
+        """Of every shot the share of episodes that succeed; empty where there is no success."""
+        if self.success is None:
+            return {}
+        at = self.config.points.index
+        return {
+            rounds: stats.bootstrap(self.success[:, :, at(rounds)], stats.mean)
+            for rounds in self.config.shots
+        }
+
+    def total(self) -> stats.Estimate:
+        """Of protocol `explore`: the return of all trajectories together."""
+        return stats.bootstrap(self.returns.sum(axis=2), stats.mean)
 
     def shot_name(self, rounds: int) -> str:
         if self.env_steps is not None:
@@ -150,8 +140,13 @@ class EvalResult:
                 for rounds in self.config.shots
             },
             "gains": {str(rounds): estimate_to_json(gain) for rounds, gain in self.gains().items()},
+            "success": {
+                str(rounds): estimate_to_json(rate) for rounds, rate in self.success_rates().items()
+            },
             "baselines": {name: _number(self.baseline(name).mean()) for name in BASELINES},
         }
+        if self.config.protocol == "explore":
+            whole["sum"] = estimate_to_json(self.total())
         if self.env_steps is None:
             return whole
         points = zip(self.config.points, self.curve(), strict=True)
@@ -167,7 +162,9 @@ class EvalResult:
     def save(self, path: str | Path) -> Path:
         """Writes one `.npz` in one step; an interrupted write leaves what was there before."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= {} if self.env_steps is None else {"env_steps": self.env_steps}
+        for name in _OPTIONAL:
+            if (array := getattr(self, name)) is not None:
+                arrays[name] = array
         arrays |= {f"trace/{name}": trace for name, trace in self.traces.items()}
         return write_arrays(Path(path), Head(FORMAT, self.config, self.provenance), arrays)
 
@@ -177,67 +174,19 @@ class EvalResult:
         path = Path(path)
         head, arrays = read_arrays(path, FORMAT, _ARRAYS)
         named = {name: arrays.pop(name) for name in _ARRAYS}
-        if head.config.protocol == "finetune":
-            if "env_steps" not in arrays:
-                raise InputError(f"{path}: env_steps is missing; {FIX}")
-            named["env_steps"] = arrays.pop("env_steps")
+        if head.config.protocol == "finetune" and "env_steps" not in arrays:
+            raise InputError(f"{path}: env_steps is missing; {FIX}")
+        named |= {name: arrays.pop(name) for name in _OPTIONAL if name in arrays}
         _check(path, head, named, arrays)
         traces = {name.removeprefix("trace/"): array for name, array in arrays.items()}
         return cls(head.config, head.provenance, **named, traces=traces)
 
 
-@dataclass(frozen=True)
-class Head:
-    """The JSON string of a file of raw numbers."""
-
-    format: str
-    config: EvalConfig
-    provenance: Provenance
-
-
-def write_arrays(path: Path, head: Head, arrays: Mapping[str, np.ndarray]) -> Path:
-    """Writes one `.npz` in one step; an interrupted write leaves what was there before."""
-    text = np.array(json.dumps(to_json(head)))
-    with atomic_write(path) as file:
-        np.savez_compressed(file, allow_pickle=False, json=text, **arrays)
-    return path
-
-
-def read_arrays(
-    path: Path, format_name: str, names: Sequence[str]
-) -> tuple[Head, dict[str, np.ndarray]]:
-    """What `write_arrays` wrote. Raises `InputError` for anything but a file of that format with
-    at least the arrays `names`."""
-    arrays = read_npz(path, FIX)
-    absent = {"json", *names} - arrays.keys()
-    if absent:
-        raise InputError(f"{path}: {min(absent)} is missing; {FIX}")
-    fields = parse_json(str(arrays.pop("json")[()]), f"{path}: json", FIX)
-    _as_now(fields)
-    head = from_json(Head, fields, f"{path}: json", FIX)
-    if head.format != format_name:
-        raise InputError(f"{path} has format {head.format!r}, this version reads {format_name!r}")
-    return head, arrays
-
-
-def _as_now(fields: Any) -> None:
-    """Completes a result from before there was a run hash, or runs that explore test tasks, or
-    `finetune` or `explore`, whose settings no other protocol reads."""
-    parts = fields if isinstance(fields, dict) else {}
-    config, provenance = parts.get("config"), parts.get("provenance")
-    if isinstance(provenance, dict):
-        provenance.setdefault("run_hash", "")
-        provenance.setdefault("test_tasks", "")
-    later = {"finetune": FinetuneConfig(), "explore": ExploreConfig()}
-    for name, default in later.items():
-        if isinstance(config, dict) and config.get("protocol") != name:
-            config.setdefault(name, to_json(default))
-
-
+_OPTIONAL = ("env_steps", "success")
 _ARRAYS = tuple(
     field.name
     for field in dataclasses.fields(EvalResult)
-    if field.name not in ("config", "provenance", "traces", "env_steps")
+    if field.name not in ("config", "provenance", "traces", *_OPTIONAL)
 )
 
 
@@ -294,14 +243,19 @@ def describe(result: EvalResult) -> list[str]:
         f"{', '.join(map(str, source.seeds))}; {episodes_note(config)}",
         f"mean, from, to: {stats.bootstrap(last, stats.mean).method}",
         f"{name}: IQM {stats.bootstrap(last)}{_standard_error(last)}",
-        *_gains_note(result),
+        *_over_shots(result),
     ]
 
 
-def _gains_note(result: EvalResult) -> list[str]:
-    gains = [f"{result.shot_name(rounds)} {gain}" for rounds, gain in result.gains().items()]
-    first = result.shot_name(result.config.shots[0])
-    return [f"gain over {first}, paired: {', '.join(gains)}"] if gains else []
+def _over_shots(result: EvalResult) -> list[str]:
+    """What is of several shots together, and how many episodes succeed in each."""
+    name = result.shot_name
+    gains = [f"{name(rounds)} {gain}" for rounds, gain in result.gains().items()]
+    rates = [f"{name(rounds)} {rate.shown(2)}" for rounds, rate in result.success_rates().items()]
+    lines = [f"gain over {name(result.config.shots[0])}, paired: {', '.join(gains)}"] * bool(gains)
+    if result.config.protocol == "explore":
+        lines.append(f"sum of {len(result.config.points)} trajectories: {result.total()}")
+    return lines + [f"success at any step: {', '.join(rates)}"] * bool(rates)
 
 
 def test_tasks_note(source: Provenance) -> list[str]:
@@ -363,6 +317,7 @@ def _check(
         "task_indices": (num_tasks,),
         "task_parameters": (num_tasks, len(provenance.task_names)),
         "returns": (*lead, config.episodes),
+        "success": (*lead, config.episodes),
         "random": (num_tasks, config.episodes),
         "zero": (num_tasks, config.episodes),
         "behaviour": (num_tasks,),

@@ -157,6 +157,8 @@ class Outcome:
     baselines: Float64[np.ndarray, "kind task episode"]
     """Of uniform actions, then of zeros; of none if they were not asked for."""
     traces: dict[str, Float64[np.ndarray, "seed task shot time"]]
+    success: Float64[np.ndarray, "seed task shot episode"] | None
+    """1 of episodes in which a transition did what the task asks for; None: there is no such."""
 
 
 def measure(
@@ -191,10 +193,15 @@ def measure(
     steps = np.zeros((*labels.shape, spec.horizon), bool)
     traced = [spec.term_names.index(name) for name in config.traces]
     terms = np.zeros((*labels.shape, spec.horizon, len(traced)))
+    success: np.ndarray | None = None
     for moment in play(env, physics, states, tasks, act):
         if watch is not None:
             watch(moment)
         returns += moment.after.reward
+        achieved = env.achieved(moment.after.terms[:num_rows], tasks[:num_rows])
+        if achieved is not None:
+            now = achieved & moment.alive[:num_rows]
+            success = now if success is None else success | now
         steps[..., moment.time] = moment.alive[:num_rows].reshape(labels.shape)
         terms[..., moment.time, :] = moment.after.terms[:num_rows, traced].reshape(
             *labels.shape, len(traced)
@@ -206,6 +213,7 @@ def measure(
             name: _mean_over_alive(terms[..., position], steps)
             for position, name in enumerate(config.traces)
         },
+        None if success is None else success.astype(np.float64).reshape(labels.shape),
     )
 
 

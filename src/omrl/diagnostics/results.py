@@ -18,15 +18,8 @@ from omrl.arrays import check_array
 from omrl.config import json_hash, to_json
 from omrl.errors import InputError
 from omrl.protocol import EvalConfig
-from omrl.results import (
-    FIX,
-    Head,
-    Provenance,
-    estimate_to_json,
-    read_arrays,
-    test_tasks_note,
-    write_arrays,
-)
+from omrl.result_files import FIX, Head, Provenance, read_arrays, write_arrays
+from omrl.results import estimate_to_json, test_tasks_note
 from omrl.tables import print_rows
 
 FORMAT = "omrl-shift-1"

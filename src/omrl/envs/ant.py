@@ -202,10 +202,18 @@ class AntSemicircle(Ant):
         task: Float[np.ndarray, "*#batch parameter"],
     ) -> Float[np.ndarray, "*#batch"] | np.floating:
         """-|x - goal_x| - |y - goal_y| - control_cost; sparse: (1 within .2 m) - control_cost."""
-        offset = terms[..., :2] - task
         if self.sparse:
-            return (np.linalg.norm(offset, axis=-1) <= GOAL_RADIUS) - terms[..., 2]
-        return -np.sum(np.abs(offset), axis=-1) - terms[..., 2]
+            return self.achieved(terms, task) - terms[..., 2]
+        return -np.sum(np.abs(terms[..., :2] - task), axis=-1) - terms[..., 2]
+
+    def achieved(
+        self,
+        terms: Float[np.ndarray, "*#batch term"],
+        task: Float[np.ndarray, "*#batch parameter"],
+    ) -> Bool[np.ndarray, "*#batch"]:
+        """The torso is within .2 m of the goal."""
+        distance = np.linalg.norm(terms[..., :2] - task, axis=-1)
+        return np.asarray(distance <= GOAL_RADIUS)
 
     def terminated(self, state: Float64[np.ndarray, "*batch state"]) -> Bool[np.ndarray, "*batch"]:
         """Never."""

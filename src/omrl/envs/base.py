@@ -149,6 +149,12 @@ class TaskEnv(abc.ABC):
         return np.array(self.task_table, np.float64)
 
     @property
+    def succeeds(self) -> bool:
+        """Whether episodes succeed or fail; see `achieved`."""
+        terms = np.zeros((1, len(self.spec.term_names)))
+        return self.achieved(terms, self.tasks[:1]) is not None
+
+    @property
     def splits(self) -> Mapping[str, tuple[int, ...]]:
         """Task indices by split name (a fresh dict): at least `train` and `test`."""
         return dict(self.split_table)
@@ -246,6 +252,15 @@ class TaskEnv(abc.ABC):
         task: Float[np.ndarray, "*#batch parameter"],
     ) -> Float[np.ndarray, "*#batch"] | np.floating:
         """The reward of a transition under `task`. Pure; leading axes broadcast."""
+
+    def achieved(
+        self,
+        terms: Float[np.ndarray, "*#batch term"],
+        task: Float[np.ndarray, "*#batch parameter"],
+    ) -> Bool[np.ndarray, "*#batch"] | None:
+        """Whether a transition does what `task` asks for, so that an episode with one succeeds;
+        None: tasks of this family are not done or left undone. Pure."""
+        return None
 
     @abc.abstractmethod
     def terminated(self, state: Float64[np.ndarray, "*batch state"]) -> Bool[np.ndarray, "*batch"]:

@@ -92,7 +92,15 @@ class GridNav(SolvedEnv):
     ) -> Float[np.ndarray, "*#batch"] | np.floating:
         """1 on the goal, else `step_reward`."""
         # [()] makes an array without axes a number, as arithmetic does.
-        return np.where((terms == task).all(axis=-1), GOAL_REWARD, self.step_reward)[()]
+        return np.where(self.achieved(terms, task), GOAL_REWARD, self.step_reward)[()]
+
+    def achieved(
+        self,
+        terms: Float[np.ndarray, "*#batch term"],
+        task: Float[np.ndarray, "*#batch parameter"],
+    ) -> Bool[np.ndarray, "*#batch"]:
+        """The cell after the move is the goal."""
+        return np.asarray((terms == task).all(axis=-1))
 
     def terminated(self, state: Float64[np.ndarray, "*batch state"]) -> Bool[np.ndarray, "*batch"]:
         """Never."""

@@ -186,6 +186,14 @@ class MetaWorld(ScriptedEnv):
         """That of the task whose transition it is, as Meta-World computed it."""
         return terms[..., TERM_NAMES.index(self.reward_name)]
 
+    def achieved(
+        self,
+        terms: Float[np.ndarray, "*#batch term"],
+        task: Float[np.ndarray, "*#batch parameter"],
+    ) -> Bool[np.ndarray, "*#batch"]:
+        """Meta-World's success, of version 2 whatever the reward."""
+        return np.asarray(terms[..., TERM_NAMES.index("success")] > 0.0)
+
     def terminated(self, state: Float64[np.ndarray, "*batch state"]) -> Bool[np.ndarray, "*batch"]:
         """Never."""
         return np.zeros(state.shape[:-1], bool)

@@ -157,6 +157,14 @@ class SparsePointRobot(Point):
         inside = 1.0 - distance if self.form == "closeness" else np.ones_like(distance)
         return inside * (distance <= GOAL_RADIUS)
 
+    def achieved(
+        self,
+        terms: Float[np.ndarray, "*#batch term"],
+        task: Float[np.ndarray, "*#batch parameter"],
+    ) -> Bool[np.ndarray, "*#batch"]:
+        """|s' - goal| <= .2."""
+        return np.asarray(np.linalg.norm(terms - task, axis=-1) <= GOAL_RADIUS)
+
 
 _OYSTER = EnvSpec(
     id="point-robot/oyster-v1",

@@ -229,9 +229,17 @@ class Sawyer(ScriptedEnv):
         task: Float[np.ndarray, "*#batch parameter"],
     ) -> Float[np.ndarray, "*#batch"] | np.floating:
         """0 where the distance to the task's aim is below its tolerance, else -1."""
+        return self.achieved(terms, task) - 1.0
+
+    def achieved(
+        self,
+        terms: Float[np.ndarray, "*#batch term"],
+        task: Float[np.ndarray, "*#batch parameter"],
+    ) -> Bool[np.ndarray, "*#batch"]:
+        """The distance to the task's aim is below its tolerance."""
         reached = terms < _TOLERANCES[: self.num_aims]
         asked = task[..., :1] == np.arange(self.num_aims)
-        return (reached & asked).any(axis=-1) - 1.0
+        return np.asarray((reached & asked).any(axis=-1))
 
     def terminated(self, state: Float64[np.ndarray, "*batch state"]) -> Bool[np.ndarray, "*batch"]:
         """Never."""
