@@ -26,7 +26,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 from jaxtyping import install_import_hook
 
-install_import_hook("omrl", "beartype.beartype")
+install_import_hook("omrl", "typed.checked")
 
 import jax
 import pytest
@@ -44,9 +44,11 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """What was imported and collected stays: the garbage collector need not look at it again."""
+    """What was imported and collected stays: the garbage collector need not look at it again. What
+    tracing leaves comes in thousands, and every collection is one of XLA's as well."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.fixture
