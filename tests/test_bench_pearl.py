@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import measured
 from omrl import bench_pearl
 from omrl.algos.pearl_config import PearlConfig
 from omrl.cli import main
@@ -60,6 +61,7 @@ def test_it_times_updates_and_chain_in_turns(monkeypatch, capsys):
         context=BatchSpec("context", 4),
     )
     monkeypatch.setattr(bench_pearl, "CONFIG", tiny)
+    asked = measured.once(monkeypatch, bench_pearl, "bench_pearl")
     short = ["--seconds", "0.01", "--repeats", "3", "--device", "cpu"]
     assert main(["bench", "pearl", "--json", *short]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -75,4 +77,5 @@ def test_it_times_updates_and_chain_in_turns(monkeypatch, capsys):
     assert printed["ratio"] == pytest.approx(expected)
     assert printed["ratio_square"] == pytest.approx(expected * 34 / of_an_update)
     assert main(["bench", "pearl", *short]) == 0
+    assert asked == [{"seeds": 1, "seconds": 0.01, "repeats": 3}] * 2
     assert capsys.readouterr().out.startswith("pearl on cpu, ")

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import measured
 from omrl import bench_smac
 from omrl.algos.smac_config import SmacConfig
 from omrl.cli import main
@@ -70,6 +71,7 @@ def test_it_times_both_phases_and_the_chain_in_turns(monkeypatch, capsys):
         context=BatchSpec("context", 4),
     )
     monkeypatch.setattr(bench_smac, "CONFIG", tiny)
+    asked = measured.once(monkeypatch, bench_smac, "bench_smac")
     short = ["--seeds", "2", "--seconds", "0.01", "--repeats", "3", "--device", "cpu"]
     assert main(["bench", "smac", "--json", *short]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -87,6 +89,7 @@ def test_it_times_both_phases_and_the_chain_in_turns(monkeypatch, capsys):
         assert phase["ratio"] == pytest.approx(expected)
         assert phase["ratio_square"] == pytest.approx(expected * square / of_an_update)
     assert main(["bench", "smac", *short]) == 0
+    assert asked == [{"seeds": 2, "seconds": 0.01, "repeats": 3}] * 2
     first, *phases = capsys.readouterr().out.splitlines()
     assert first.startswith("smac on cpu, 2 seed(s), ")
     assert [line.split(":")[0] for line in phases] == ["offline", "self-supervised"]

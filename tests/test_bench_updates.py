@@ -8,6 +8,7 @@ from dataclasses import replace
 import jax
 import pytest
 
+import measured
 from omrl import bench, presets
 from omrl.algos.registry import network_sizes
 from omrl.cli import bench as command
@@ -30,6 +31,7 @@ def test_it_times_the_updates_of_the_preset(monkeypatch, capsys):
     algo = replace(algo, outer_batch=replace(algo.outer_batch, size=8))
     tiny = replace(tiny, config=replace(tiny.config, algo=algo))
     monkeypatch.setitem(presets.PRESETS, name, tiny)
+    asked = measured.once(monkeypatch, bench, "bench_updates")
     short = ["--seconds", "0.01", "--repeats", "3", "--device", "cpu"]
     assert main(["bench", "meta_bc", "--seeds", "2", "--json", *short]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -43,8 +45,9 @@ def test_it_times_the_updates_of_the_preset(monkeypatch, capsys):
     # More than the gradients of both seeds, and far less than the data.
     assert 2 * 4 * printed["parameters"] < printed["temporary_bytes"] < 10e6
     assert main(["bench", "meta_bc", *short]) == 0
+    assert [settings["seeds"] for settings in asked] == [2, 1]
     text = capsys.readouterr().out
-    assert text.startswith("meta_bc on 1 x cpu, 1 seed(s), 118 parameters of meta-bc-cheetah-vel: ")
+    assert text.startswith("meta_bc on 1 x cpu, 2 seed(s), 118 parameters of meta-bc-cheetah-vel: ")
 
 
 def test_of_borel_it_is_the_model_at_the_size_of_the_paper():
