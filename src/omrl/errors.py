@@ -22,6 +22,11 @@ class NonFiniteError(ArithmeticError):
     """Training met a NaN or an infinity: which update, seed, task and tensor. Exit code 1."""
 
 
+class PartlyFailed(Exception):  # noqa: N818 - the errors were told one by one
+    """Some of several things failed, each told when it did, and the others are done. Exit code
+    1."""
+
+
 class Stopped(Exception):  # noqa: N818 - being told to stop is not an error
     """A signal ended the run after a checkpoint. `code` is the exit code, 128 + signal number."""
 

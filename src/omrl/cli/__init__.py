@@ -59,6 +59,7 @@ def _run(arguments: list[str]) -> tuple[int, str]:
     from omrl.errors import (
         InputError,
         NonFiniteError,
+        PartlyFailed,
         Stopped,
         nearest,
         out_of_memory,
@@ -78,7 +79,7 @@ def _run(arguments: list[str]) -> tuple[int, str]:
         command.main(rest, shlex.join(["omrl", *imports, *arguments]))
     except InputError as error:
         return 2, str(error)
-    except NonFiniteError as error:
+    except (NonFiniteError, PartlyFailed) as error:
         return 1, str(error)
     except Stopped as stopped:
         return stopped.code, str(stopped)

@@ -1,4 +1,4 @@
-"""`omrl reproduce ID`: an experiment of the papers, from data to figure."""
+"""`omrl reproduce ID`: an experiment of the papers, from data to figure; ALL of them; `--list`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.config import json_hash
 from omrl.errors import InputError
 from omrl.experiments.declare import Experiment, Scale, plan
-from omrl.experiments.registry import EXPERIMENTS, OUTSIDE_RL, experiment
+from omrl.experiments.registry import ALL, EXPERIMENTS, OUTSIDE_RL, experiment
 from omrl.omniglot.settings import ID as OMNIGLOT
 from omrl.ranges import Count
 from omrl.tables import markdown, print_lines, print_table
 
 if TYPE_CHECKING:
+    from omrl.experiments.reproduce import Reproduction
     from omrl.experiments.rows import Row
 
 USAGE = "omrl reproduce ID --scale smoke|gpu|paper --out DIR"
 HELP = """\
 usage: omrl reproduce ID --scale smoke|gpu|paper --out DIR [OPTIONS]
+       omrl reproduce ALL --scale smoke|gpu|paper --out DIR [OPTIONS]
+       omrl reproduce --list [--json]
 
 Meta-train and evaluate every run of an experiment and print one table. Stopped or killed, the same
-command goes on where it was; runs that are done are not made again.
+command goes on where it was; runs that are done are not made again. ALL makes one experiment after
+another, each in DIR/ID; --list tells of how many pieces each consists.
 
 ID is one of
 {experiments}
@@ -39,6 +43,17 @@ ID is one of
 
 {omniglot} is of images that you give, and has options of its own: ID --help
 """
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """List the experiments, with the number of pieces that each consists of at every scale: data
+    that is collected, and trainings. Every piece is made once, however often it is asked for."""
+
+    list: bool = False
+    """Do so."""
+    json: bool = False
+    """Print JSON."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +87,9 @@ def main(arguments: Sequence[str], command: str) -> None:
         if not arguments:
             raise InputError(f"name an experiment: {USAGE}")
         return
+    if "--list" in arguments:
+        _list(parse(ListOptions, "reproduce --list", arguments))
+        return
     name, *rest = arguments
     if name.startswith("-"):
         raise InputError(f"{name}: name an experiment before all options: {USAGE}")
@@ -80,8 +98,19 @@ def main(arguments: Sequence[str], command: str) -> None:
 
         reproduce_omniglot.main(rest, command)
         return
+    if name == ALL:
+        from omrl.cli import reproduce_all
+
+        reproduce_all.main(rest, command)
+        return
     chosen = experiment(name)
-    _reproduce(chosen, parse(ReproduceOptions, "reproduce ID", rest), command)
+    options = parse(ReproduceOptions, "reproduce ID", rest)
+    done = carry_out(chosen, options, command)
+    if options.json:
+        print_json(done.found)
+        return
+    show(chosen, options.scale, done.rows)
+    print(f"\npage: {options.out / 'page.html'}")
 
 
 def _help() -> str:
@@ -92,7 +121,19 @@ def _help() -> str:
     return HELP.format(experiments="\n".join(lines), omniglot=OMNIGLOT).rstrip()
 
 
-def _reproduce(chosen: Experiment, options: ReproduceOptions, command: str) -> None:
+def _list(options: ListOptions) -> None:
+    from omrl.experiments import listing
+
+    if options.json:
+        print_json(listing.objects())
+    elif sys.stdout.isatty():
+        print_table(listing.HEADER, listing.table())
+    else:
+        print(markdown(listing.HEADER, listing.table()))
+
+
+def carry_out(chosen: Experiment, options: ReproduceOptions, command: str) -> Reproduction:
+    """Makes what is not there yet, and writes all results."""
     from omrl.experiments.reproduce import reproduce
 
     planned = plan(chosen, options.scale, seeds=options.seeds, only=options.only)
@@ -105,7 +146,7 @@ def _reproduce(chosen: Experiment, options: ReproduceOptions, command: str) -> N
 
     devices = options.compute.resolve()
     data = str(options.data or _data(chosen, options, say))
-    done = reproduce(
+    return reproduce(
         chosen,
         options.scale,
         planned,
@@ -117,11 +158,6 @@ def _reproduce(chosen: Experiment, options: ReproduceOptions, command: str) -> N
         say=say,
         quiet=options.quiet,
     )
-    if options.json:
-        print_json(done.found)
-        return
-    _print(chosen, options.scale, done.rows)
-    print(f"\npage: {options.out / 'page.html'}")
 
 
 def _data(chosen: Experiment, options: ReproduceOptions, say: Callable[[str], None]) -> str:
@@ -145,8 +181,8 @@ def _data(chosen: Experiment, options: ReproduceOptions, say: Callable[[str], No
     return str(folder)
 
 
-def _print(chosen: Experiment, scale: Scale, rows: Sequence[Row]) -> None:
-    """Markdown where the output is no terminal."""
+def show(chosen: Experiment, scale: Scale, rows: Sequence[Row]) -> None:
+    """Prints table and notes; Markdown where the output is no terminal."""
     from omrl.experiments.rows import notes, table
 
     header, cells = table(chosen, rows)

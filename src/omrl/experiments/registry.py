@@ -13,10 +13,13 @@ EXPERIMENTS: Mapping[str, Experiment] = {each.id: each for each in macaw.EXPERIM
 OUTSIDE_RL: Mapping[str, str] = {omniglot.ID: omniglot.TITLE}
 """Titles by id; these have commands of their own, `omrl.cli.reproduce_…`."""
 
+ALL = "ALL"
+"""In place of an id: `EXPERIMENTS`, one after another."""
+
 
 def experiment(name: str) -> Experiment:
     """The experiment of that id. `InputError` with the nearest ones if there is none."""
     if name not in EXPERIMENTS:
-        known = [*EXPERIMENTS, *OUTSIDE_RL]
+        known = [*EXPERIMENTS, *OUTSIDE_RL, ALL]
         raise InputError(f"no experiment {name!r}; {nearest(name, known)}")
     return EXPERIMENTS[name]

@@ -1,0 +1,142 @@
+"""`omrl reproduce --list` and `ALL`: what is told before, and that one failure stops no other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omrl.cli import main, reproduce_all
+from omrl.errors import InputError, NonFiniteError, Stopped
+from omrl.experiments import registry
+from omrl.experiments.registry import EXPERIMENTS, OUTSIDE_RL
+from omrl.experiments.reproduce import Reproduction
+from tiny_study import STUDY
+
+
+def listed(capsys) -> list[dict]:
+    assert main(["reproduce", "--list", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_list_tells_how_many_pieces_there_are(capsys):
+    by_id = {each["id"]: each for each in listed(capsys)}
+    assert list(by_id) == [*EXPERIMENTS, *OUTSIDE_RL]
+    figure = by_id["macaw-fig3-cheetah-vel"]
+    # Five methods; the lifetimes of smoke are bundled, those of the other scales are collected.
+    assert {name: scale["pieces"] for name, scale in figure["scales"].items()} == {
+        "smoke": 5,
+        "gpu": 6,
+        "paper": 6,
+    }
+    assert figure["scales"]["gpu"]["seeds"] == 4
+    assert figure["rows"][0] == "MACAW"
+    assert figure["needs"] == ""
+    assert "--data" in by_id["macaw-fig6-omniglot"]["needs"]
+
+
+def test_rows_that_share_a_training_are_one_piece(capsys, monkeypatch):
+    monkeypatch.setattr(registry, "EXPERIMENTS", {STUDY.id: STUDY})
+    assert listed(capsys)[0]["scales"]["smoke"]["pieces"] == 2
+
+
+def test_the_list_is_a_table(capsys):
+    assert main(["reproduce", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + len(EXPERIMENTS) + len(OUTSIDE_RL)
+    for line, (name, each) in zip(lines[2:], EXPERIMENTS.items(), strict=False):
+        assert name in line
+        assert each.title in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--list", "--out", "x"], "--out"),
+        (["ALL", "--out", "x"], "--scale"),
+        (["ALL", "--scale", "smoke", "--out", "x", "--only", "MACAW"], "--only"),
+        (["ALL", "--scale", "smoke", "--out", "pyproject.toml"], "pyproject.toml: is a file"),
+        (["al", "--scale", "smoke", "--out", "x"], "no experiment 'al'; did you mean"),
+    ],
+)
+def test_wrong_usage_is_one_line(capsys, arguments, message):
+    assert main(["reproduce", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("omrl: error: ")
+    assert error.count("\n") == 1
+    assert message in error
+
+
+# --- ALL ---
+
+
+@pytest.fixture
+def made(monkeypatch) -> list[tuple[str, Path, Path | None, int | None]]:
+    """Three experiments that are not run; what each was asked for."""
+    three = {name: replace(STUDY, id=name) for name in ("one", "two", "three")}
+    three["of-gpu"] = replace(STUDY, id="of-gpu", scales={"gpu": STUDY.scales["gpu"]})
+    monkeypatch.setattr(registry, "EXPERIMENTS", three)
+    asked = []
+
+    def carry_out(chosen, options, command):
+        asked.append((chosen.id, options.out, options.cache, options.seeds))
+        return Reproduction([], {"experiment": chosen.id})
+
+    monkeypatch.setattr(reproduce_all, "carry_out", carry_out)
+    return asked
+
+
+def fail(monkeypatch, name: str, error: Exception) -> None:
+    others = reproduce_all.carry_out
+
+    def carry_out(chosen, options, command):
+        if chosen.id == name:
+            raise error
+        return others(chosen, options, command)
+
+    monkeypatch.setattr(reproduce_all, "carry_out", carry_out)
+
+
+def run_all(capsys, *options: str) -> tuple[int, dict, str]:
+    code = main(["reproduce", "ALL", "--scale", "smoke", "--out", "out", "--json", *options])
+    output = capsys.readouterr()
+    return code, json.loads(output.out or "{}"), output.err
+
+
+def test_each_has_a_folder_and_all_share_their_runs(capsys, made):
+    code, found, _ = run_all(capsys, "--seeds", "5")
+    assert code == 0
+    names = ["one", "two", "three"]
+    assert found == {name: {"experiment": name} for name in names}
+    assert made == [(name, Path("out", name), Path("out"), 5) for name in names]
+    run_all(capsys, "--cache", "elsewhere")
+    assert made[-1] == ("three", Path("out", "three"), Path("elsewhere"), None)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (InputError("no room"), "omrl: two failed: no room\n"),
+        (NonFiniteError("a NaN"), "omrl: two failed: a NaN\n"),
+        (FileNotFoundError(2, "No such file", "x"), "omrl: two failed: x: No such file; check"),
+        (RuntimeError("unforeseen"), "Traceback"),
+    ],
+)
+def test_one_that_fails_is_named_and_the_others_go_on(capsys, monkeypatch, made, error, told):
+    fail(monkeypatch, "two", error)
+    code, found, printed = run_all(capsys)
+    assert code == 1
+    assert list(found) == ["one", "three"]
+    assert told in printed
+    last = printed.splitlines()[-1]
+    assert last.startswith("omrl: error: 1 of 3 experiments failed: two; the same command")
+
+
+def test_being_stopped_stops_all(capsys, monkeypatch, made):
+    fail(monkeypatch, "two", Stopped(143, "stopped; repeat the command to go on"))
+    code, _, printed = run_all(capsys)
+    assert code == 143
+    assert [name for name, *_ in made] == ["one"]
+    assert "repeat the command" in printed
