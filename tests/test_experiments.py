@@ -11,47 +11,66 @@ import pytest
 
 from fake_results import make_result
 from omrl import metatrain
+from omrl.algos.registry import build
 from omrl.cli import main
 from omrl.config import differences, to_json
 from omrl.data.collect.presets import PRESETS as COLLECTIONS
 from omrl.errors import InputError
-from omrl.experiments import page, rows
+from omrl.experiments import macaw, page, rows, stages
 from omrl.experiments.declare import (
     SCALES,
     Arm,
     Claim,
     Experiment,
+    FromRun,
     Number,
     Setting,
+    collecting,
     override,
     plan,
 )
 from omrl.experiments.registry import EXPERIMENTS
 from omrl.experiments.stages import Outcome
 from omrl.presets import PRESETS, RunConfig
+from test_presets import spec_of
 
 # --- Declarations ---
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-@pytest.mark.parametrize("scale", SCALES)
+OF_MACAW = [each.id for each in macaw.EXPERIMENTS]
+DECLARED = [(name, scale) for name, each in EXPERIMENTS.items() for scale in each.scales]
+
+
+@pytest.mark.parametrize(("name", "scale"), DECLARED)
 def test_every_declaration_is_of_things_that_exist(name, scale):
-    """Presets, settings, environments, splits, data; and no two files of one name."""
+    """Presets, settings, environments, splits, stages, data; and no two files of one name."""
     experiment = EXPERIMENTS[name]
     planned = plan(experiment, scale)
     assert [each.arm for each in planned] == [a for a in experiment.arms if scale in a.scales]
     slugs = [each.slug for each in planned]
     assert len(set(slugs)) == len(slugs)
-    configs = [each.config for each in planned]
-    assert len(set(configs)) == len(configs), "two arms are one run"
+    results = [(each.config, each.evaluation, each.arm.after, each.arm.reads) for each in planned]
+    assert len(set(results)) == len(results), "two arms are one result"
     assert any(arm.method == experiment.reference for arm in experiment.arms)
     data = experiment.scales[scale].data
-    assert data in COLLECTIONS or data == "bundled:cheetah-vel"
+    if isinstance(data, FromRun):
+        assert collecting(experiment, scale).preset in PRESETS
+    else:
+        assert data in COLLECTIONS or data == "bundled:cheetah-vel"
     assert experiment.claim.source
     assert experiment.claim.words
+    for each in planned:
+        algorithm = build(each.config.algo, spec_of(each.config.env))
+        assert stages._updates_at(each, algorithm.stages()) > 0
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", OF_MACAW)
+@pytest.mark.parametrize("scale", SCALES)
+def test_figures_of_macaw_have_all_scales(name, scale):
+    assert plan(EXPERIMENTS[name], scale)
+
+
+@pytest.mark.parametrize("name", OF_MACAW)
 def test_the_bundled_data_has_all_that_smoke_reads(name):
     for each in plan(EXPERIMENTS[name], "smoke"):
         metatrain.open_problem(each.config, "bundled:cheetah-vel")

@@ -14,7 +14,7 @@ from omrl import bundled
 from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.config import json_hash
 from omrl.errors import InputError
-from omrl.experiments.declare import Experiment, Scale, plan
+from omrl.experiments.declare import Experiment, FromRun, Scale, plan
 from omrl.experiments.registry import ALL, EXPERIMENTS, OUTSIDE_RL, experiment
 from omrl.omniglot.settings import ID as OMNIGLOT
 from omrl.ranges import Count
@@ -161,8 +161,11 @@ def carry_out(chosen: Experiment, options: ReproduceOptions, command: str) -> Re
 
 
 def _data(chosen: Experiment, options: ReproduceOptions, say: Callable[[str], None]) -> str:
-    """The dataset of the scale, which is collected unless it was before."""
+    """The dataset of the scale, which is collected unless it was before; empty if it is from a
+    run."""
     name = chosen.scales[options.scale].data
+    if isinstance(name, FromRun):
+        return ""
     if name.startswith(bundled.PREFIX):
         return name
     from omrl.cli import collect
@@ -183,6 +186,7 @@ def _data(chosen: Experiment, options: ReproduceOptions, say: Callable[[str], No
 
 def show(chosen: Experiment, scale: Scale, rows: Sequence[Row]) -> None:
     """Prints table and notes; Markdown where the output is no terminal."""
+    from omrl.diagnostics.results import print_shift
     from omrl.experiments.rows import notes, table
 
     header, cells = table(chosen, rows)
@@ -192,3 +196,7 @@ def show(chosen: Experiment, scale: Scale, rows: Sequence[Row]) -> None:
         print(markdown(header, cells))
     print()
     print_lines("", notes(chosen, scale, rows))
+    for row in rows:
+        if row.outcome.shift:
+            print(f"\n{row.outcome.planned.arm.method}:")
+            print_shift(row.outcome.shift)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
 from omrl.config import Json, from_json, to_json
+from omrl.data.borrow import Borrowing
 from omrl.envs import registry
 from omrl.errors import InputError, nearest
 from omrl.presets import RunConfig, preset
@@ -75,6 +76,14 @@ class Arm:
     evaluate: Overrides = field(default_factory=dict)
     """Of `EvalConfig`: an evaluation other than the run's own. Arms that differ in nothing else
     share one training."""
+    after: str = ""
+    """Stage of the meta-training at whose end it is evaluated; empty: the last. Arms that differ in
+    nothing else share one training."""
+    reads: Literal["data", "relabelled", "nothing"] = "data"
+    """The data of the setting, what it has relabelled of it, or nothing but what it collects. The
+    second dataset, of the encoder buffer, is read where the config says `separate_encoder`."""
+    collects: bool = False
+    """It is the run that the others' data is from (`FromRun`), with the settings of that."""
 
     @property
     def label(self) -> str:
@@ -82,16 +91,42 @@ class Arm:
 
 
 @dataclass(frozen=True)
+class Relabelled:
+    """A dataset in which tasks take over episodes of others: `omrl data relabel`."""
+
+    slice: str
+    """Part of every lifetime that is relabelled."""
+    borrowing: Borrowing
+
+
+@dataclass(frozen=True)
+class FromRun:
+    """Data that a meta-training collects itself: both buffers of its first seed, as datasets
+    (`omrl data from-run`)."""
+
+    preset: str
+    overrides: Overrides = field(default_factory=dict)
+    relabelled: Relabelled | None = None
+    """Of its main buffer."""
+
+
+@dataclass(frozen=True)
 class Setting:
     """What a scale means for an experiment."""
 
-    data: str
-    """Preset of `omrl collect`, or `bundled:NAME`."""
+    data: str | FromRun
+    """Preset of `omrl collect`, `bundled:NAME`, or a run that collects."""
     seeds: int
+    """Of every run but the one that collects."""
     overrides: Overrides = field(default_factory=dict)
-    """Of every run."""
+    """Of every run but the one that collects."""
     of_algorithm: Mapping[str, Overrides] = field(default_factory=dict)
     """Of the runs of one algorithm, by its name in configs."""
+    shift: Overrides | None = None
+    """Of the evaluation's `EvalConfig`: contexts of data are compared with explored ones in it, at
+    all kept checkpoints (`omrl evaluate --diagnose shift`). None: they are not."""
+    note: str = ""
+    """What is said first of all that comes out."""
 
 
 @dataclass(frozen=True)
@@ -109,11 +144,16 @@ class Experiment:
     """Over seeds and tasks, in table and figure."""
     figure: Literal["bars", "lines"] = "bars"
     """Bars of every method, in groups; or a line per method over the groups."""
+    better_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Methods of which the paper takes the better one, by what it calls that."""
     deviates: str = ""
     """What differs from the paper at every scale, and why."""
 
     def __post_init__(self) -> None:
-        labels = [arm.label for arm in self.arms]
+        labels, methods = [arm.label for arm in self.arms], {arm.method for arm in self.arms}
+        for method in (each for some in self.better_of.values() for each in some):
+            if method not in methods:
+                raise InputError(f"{self.id}: the better of {method!r}; {nearest(method, methods)}")
         for label in labels:
             if labels.count(label) > 1:
                 raise InputError(f"{self.id}: two arms are called {label!r}")
@@ -132,6 +172,8 @@ class Planned:
     """Of the training, and of the evaluation after it."""
     evaluation: EvalConfig
     """What the table shows; mostly `config.eval`."""
+    shift: EvalConfig | None = None
+    """Of the diagnosis of its checkpoints, if there is one."""
 
     @property
     def slug(self) -> str:
@@ -162,7 +204,20 @@ def plan(
     return tuple(_planned(experiment, arm, scale, seeds) for arm in chosen)
 
 
+def collecting(experiment: Experiment, scale: Scale) -> Planned:
+    """The run that the data of a scale is from. `InputError` where there is none."""
+    data = experiment.scales[scale].data
+    if not isinstance(data, FromRun):
+        raise InputError(f"{experiment.id}: no run collects the data of scale {scale}")
+    where = f"{experiment.id}, data"
+    config = override(preset(data.preset).config, data.overrides, where)
+    arm = Arm("data", data.preset, collects=True)
+    return Planned(arm, data.preset, config, config.eval)
+
+
 def _planned(experiment: Experiment, arm: Arm, scale: Scale, seeds: int | None) -> Planned:
+    if arm.collects:
+        return replace(collecting(experiment, scale), arm=arm)
     name = arm.presets.get(scale, arm.preset)
     config, setting = preset(name).config, experiment.scales[scale]
     of_algorithm = setting.of_algorithm.get(type(config.algo).TAG, {})
@@ -176,7 +231,10 @@ def _planned(experiment: Experiment, arm: Arm, scale: Scale, seeds: int | None) 
     where = f"{experiment.id}, {arm.label}"
     config = override(config, changes, where)
     evaluation = override(config.eval, arm.evaluate, f"{where}, evaluate")
-    return Planned(arm, name, config, evaluation)
+    shift = None
+    if setting.shift is not None and not arm.after:
+        shift = override(evaluation, setting.shift, f"{where}, shift")
+    return Planned(arm, name, config, evaluation, shift)
 
 
 def override(config: Config, changes: Overrides, where: str = "config") -> Config:

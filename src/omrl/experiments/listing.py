@@ -6,7 +6,7 @@ from typing import Any
 
 from omrl import bundled
 from omrl.experiments import registry
-from omrl.experiments.declare import SCALES, Experiment, Scale, plan
+from omrl.experiments.declare import SCALES, Experiment, FromRun, Scale, collecting, plan
 
 HEADER = ["id", "shows", *(f"{scale}, pieces" for scale in SCALES)]
 
@@ -16,6 +16,8 @@ def pieces(experiment: Experiment, scale: Scale) -> int:
     collected, and trainings, each with its evaluations."""
     data = experiment.scales[scale].data
     trainings = {each.config for each in plan(experiment, scale)}
+    if isinstance(data, FromRun):
+        return len(trainings | {collecting(experiment, scale).config})
     return len(trainings) + (not data.startswith(bundled.PREFIX))
 
 

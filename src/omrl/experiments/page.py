@@ -15,7 +15,7 @@ from omrl.experiments.rows import Row, notes, table, to_object
 from omrl.figures import MethodPoint
 from omrl.files import atomic_write
 from omrl.presets import preset
-from omrl.report import figure, render
+from omrl.report import figure, render, shift_section
 from omrl.runs import read_sessions
 from omrl.tables import markdown
 
@@ -25,9 +25,10 @@ RUNS_HEADER = ["run", "preset", "seeds", "updates", "updates/s of each seed", "s
 FILES = ("table.md", "results.json", "page.html", "figure.png", "curves.png")
 
 
-def check_out(out: Path, experiment: str, scale: Scale, *, seeds: int) -> None:
+def check_out(out: Path, experiment: str, scale: Scale, *, seeds: int | None) -> None:
     """Makes the folder `out` where there is none. `InputError` where it has results of another
-    experiment, scale or number of seeds, which ours would replace, or a file cannot be written."""
+    experiment, scale or number of seeds, which ours would replace, or a file cannot be written.
+    `seeds` is None where the run that collects is the only one."""
     (out / "results").mkdir(parents=True, exist_ok=True)
     for name in FILES:
         if (out / name).is_dir():
@@ -38,15 +39,15 @@ def check_out(out: Path, experiment: str, scale: Scale, *, seeds: int) -> None:
     fix = "remove it, or give another folder with --out"
     held = read_json(path, fix)
     try:
-        rows = [len(row["seeds"]) for row in held["rows"]]
-        found = held["experiment"], held["scale"], *sorted(set(rows))
+        found = held["experiment"], held["scale"]
+        of_seeds = {len(row["seeds"]) for row in held["rows"] if not row.get("collects")}
     except (TypeError, KeyError):
         raise InputError(f"{path}: not the results of an experiment; {fix}") from None
-    if found != (experiment, scale, seeds):
-        of_seeds = " and ".join(map(str, found[2:]))
+    if found != (experiment, scale) or (seeds and of_seeds and of_seeds != {seeds}):
+        told = " and ".join(map(str, sorted(of_seeds)))
         raise InputError(
-            f"{out}: has results of {found[0]}, scale {found[1]}, {of_seeds} seeds; give another "
-            f"folder with --out (with --cache {out} it shares the runs)"
+            f"{out}: has results of {found[0]}, scale {found[1]}, {told or 'no'} seeds; give "
+            f"another folder with --out (with --cache {out} it shares the runs)"
         )
 
 
@@ -64,6 +65,11 @@ def write(
     lines = notes(experiment, scale, rows)
     listed = "\n".join(f"* {line}" for line in lines)
     text = f"# {experiment.title}\n\n{markdown(header, cells)}\n\n{listed}\n"
+    sections = shift_sections(rows)
+    for section in sections:
+        listed = "\n".join(f"* {line}" for line in section["notes"])
+        shown = markdown(section["header"], section["rows"])
+        text += f"\n## {section['title']}\n\n{shown}\n\n{listed}\n"
     write_file(out / "table.md", text.encode())
     found = {
         "experiment": experiment.id,
@@ -86,6 +92,7 @@ def write(
             rows=cells,
             notes=lines,
             figures=drawn,
+            sections=sections,
             command=command,
             runs_header=RUNS_HEADER,
             runs=[_run(row) for row in rows],
@@ -95,6 +102,18 @@ def write(
         ).encode(),
     )
     return found
+
+
+def shift_sections(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Table, notes and figures of the diagnosis of every run that has one."""
+    diagnosed = [row.outcome for row in rows if row.outcome.shift]
+    return [
+        shift_section(outcome.shift) | {"title": f"{outcome.planned.arm.method}: {_SHIFT}"}
+        for outcome in diagnosed
+    ]
+
+
+_SHIFT = "contexts of data (offline) against contexts that it explored (online)"
 
 
 def claim_to_json(claim: Claim) -> dict[str, Any]:
@@ -121,7 +140,9 @@ def _draw(out: Path, experiment: Experiment, rows: Sequence[Row]) -> list[dict[s
     draw = figures.methods_lines if experiment.figure == "lines" else figures.methods_bars
     write_file(out / "figure.png", draw(points, png=True))
     shown = [figure(draw(points), "Return after adaptation on the test tasks, 95 % intervals.")]
-    curves = {row.outcome.planned.arm.label: row.outcome.curve for row in rows}
+    # What is evaluated at an earlier stage is a part of another's curve.
+    outcomes = [row.outcome for row in rows if not row.outcome.planned.arm.after]
+    curves = {outcome.planned.arm.label: outcome.curve for outcome in outcomes}
     if any(len(curve) > 1 for curve in curves.values()):
         write_file(out / "curves.png", figures.methods_over_updates(curves, png=True))
         caption = "The same over meta-training. The score is that of the last point."

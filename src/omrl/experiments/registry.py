@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omrl.errors import InputError, nearest
-from omrl.experiments import macaw
+from omrl.experiments import macaw, smac
 from omrl.experiments.declare import Experiment
 from omrl.omniglot import settings as omniglot
 
-EXPERIMENTS: Mapping[str, Experiment] = {each.id: each for each in macaw.EXPERIMENTS}
+EXPERIMENTS: Mapping[str, Experiment] = {
+    each.id: each for each in (*macaw.EXPERIMENTS, *smac.EXPERIMENTS)
+}
 OUTSIDE_RL: Mapping[str, str] = {omniglot.ID: omniglot.TITLE}
 """Titles by id; these have commands of their own, `omrl.cli.reproduce_…`."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omrl.experiments import page, rows, stages
+from omrl.experiments import page, rows, sources, stages
 from omrl.experiments.declare import Experiment, Planned, Scale
 from omrl.experiments.rows import Row
 from omrl.experiments.stages import Workshop
@@ -40,7 +40,8 @@ def reproduce(
 
     Args:
         planned: from `declare.plan`.
-        data: dataset of all runs: a folder, or bundled:NAME.
+        data: dataset of all runs: a folder, or bundled:NAME. Where the setting's is from a run it
+            may be empty: then that is made first.
         cache: where run folders are looked for and made; by default `out`.
         say: is told what happens next.
         quiet: no progress of the trainings.
@@ -50,9 +51,15 @@ def reproduce(
             those of something else; told before any is trained.
         Stopped: by SIGTERM or SIGINT; the same call goes on.
     """
-    shop = Workshop(data, (cache or out) / "runs", devices, command, say, quiet)
+    home = cache or out
+    shop = Workshop(sources.named(data, planned), home / "runs", devices, command, say, quiet)
+    own = [each.config.train.seeds for each in planned if not each.arm.collects]
+    seeds = own[0] if own else None
+    if not data:
+        page.check_out(out, experiment.id, scale, seeds=seeds)
+    shop = sources.provide(shop, experiment, scale, planned, home / "data")
     problems = [stages.check(shop, each) for each in planned]
-    page.check_out(out, experiment.id, scale, seeds=planned[0].config.train.seeds)
+    page.check_out(out, experiment.id, scale, seeds=seeds)
     outcomes = [
         stages.carry_out(shop, each, problem)
         for each, problem in zip(planned, problems, strict=True)

@@ -90,6 +90,8 @@ def table(experiment: Experiment, rows: Sequence[Row]) -> tuple[list[str], list[
 def _adaptation(result: EvalResult) -> str:
     """What is between the two columns of returns."""
     last = result.config.shots[-1]
+    if result.config.protocol == "explore":
+        return f"{last} trajector{'y' if last == 1 else 'ies'}"
     return counted(last, "round") if result.env_steps is None else result.shot_name(last)
 
 
@@ -104,10 +106,13 @@ def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str
     claim = experiment.claim
     lines = [
         f"{experiment.id}, scale {scale}",
-        *(line for part in range(3) for line in (describe(result)[part] for result in results)),
+        *filter(None, [experiment.scales[scale].note]),
+        # Without the last two, of the numbers that stand here with notes of their own.
+        *(line for result in results for line in describe(result)[:-2]),
         f"before, after: {rows[0].after.method}",
         f"improvement: {rows[0].improvement.method}",
         *probabilities,
+        *_better(experiment, rows),
         f"paper: {claim.words} ({claim.source})",
     ]
     if claim.spread:
@@ -115,6 +120,21 @@ def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str
     if experiment.deviates:
         lines.append(f"deviates: {experiment.deviates}")
     return list(dict.fromkeys(lines))
+
+
+def _better(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    """Which of the methods that the paper takes the better of it is, by name of the choice."""
+    lines = []
+    for name, methods in experiment.better_of.items():
+        some = [row for row in rows if row.outcome.planned.arm.method in methods]
+        if len(some) < len(methods):
+            continue
+        best = max(some, key=lambda row: row.after.value)
+        lines.append(
+            f"{name}, the better one as in the paper: {best.outcome.planned.arm.method}, "
+            f"{best.after} (chosen by what is shown, so not without bias)"
+        )
+    return lines
 
 
 # --- For a program ---
@@ -128,6 +148,7 @@ def to_object(row: Row) -> dict[str, Any]:
         "label": planned.arm.label,
         "method": planned.arm.method,
         "group": planned.arm.group,
+        "collects": planned.arm.collects,
         "preset": planned.preset,
         "run": str(outcome.folder),
         "data_hash": outcome.data_hash,
@@ -142,4 +163,5 @@ def to_object(row: Row) -> dict[str, Any]:
         "standard_error": estimate_to_json(row.standard_error),
         "seconds": outcome.seconds,
         "updates_per_s": outcome.updates_per_s,
+        "shift": [result.to_json() for result in outcome.shift],
     }

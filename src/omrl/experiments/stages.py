@@ -10,29 +10,52 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from omrl import metatrain
+from omrl.algorithm import Stage
 from omrl.checkpoint import Checkpoints
 from omrl.config import json_hash, to_json
 from omrl.curve import unfinished
 from omrl.data.store import are_tasks_of
+from omrl.diagnostics.results import FOLDER, ShiftResult
+from omrl.diagnostics.shift import diagnose_checkpoints, kept_checkpoints
 from omrl.envs import registry
-from omrl.errors import InputError, Stopped
+from omrl.errors import InputError, Stopped, nearest
 from omrl.evaluate import How
 from omrl.experiments.declare import Planned
 from omrl.logs import read_log
-from omrl.metatrain import Problem
+from omrl.metatrain import Problem, Trained
 from omrl.presets import RunRecord
+from omrl.protocol import EvalConfig
 from omrl.results import EvalResult
 from omrl.runs import open_run
 from omrl.train import num_updates
+from omrl.tuning import counted
 
 ADDRESS = 12
 """Hexadecimal digits of a hash in the name of a folder."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The datasets of an experiment, each a folder or bundled:NAME; empty: none."""
+
+    main: str = ""
+    encoder: str = ""
+    """Of the encoder buffer."""
+    relabelled: str = ""
+
+    def of(self, planned: Planned) -> tuple[str, str]:
+        """Dataset of a run and the one of its encoder buffer."""
+        arm = planned.arm
+        if arm.collects or arm.reads == "nothing":
+            return "", ""
+        main = self.relabelled if arm.reads == "relabelled" else self.main
+        return main, self.encoder if planned.config.separate_encoder else ""
 
 
 @dataclass(frozen=True)
@@ -45,19 +68,20 @@ class Outcome:
     data_hash: str
     result: EvalResult
     curve: tuple[EvalResult, ...]
-    """The run's own evaluations, during training and after it."""
+    """The run's own evaluations, during training and after it, up to `result`."""
     seconds: float
     """That training took, compilation and the run's own evaluations included."""
     updates_per_s: float
     """Of each seed, all trained together; median of the log."""
+    shift: tuple[ShiftResult, ...] = ()
+    """The diagnosis of its checkpoints, at growing numbers of updates."""
 
 
 @dataclass(frozen=True)
 class Workshop:
     """Where and how runs are made; none of it decides what comes out."""
 
-    data: str
-    """Dataset: a folder, or bundled:NAME."""
+    data: Sources
     runs: Path
     """Folder of the run folders."""
     devices: Sequence[Any]
@@ -70,11 +94,13 @@ class Workshop:
 
 def check(shop: Workshop, planned: Planned) -> Problem:
     """Opens the data of a run. Raises `InputError` for whatever would stop it later."""
-    problem = metatrain.open_problem(planned.config, shop.data)
+    data, encoder = shop.data.of(planned)
+    problem = metatrain.open_problem(planned.config, data, encoder_data=encoder)
+    _updates_at(planned, problem.stages)
     env = registry.make(planned.config.env)
     if planned.arm.split_of and not are_tasks_of(env, problem.dataset.manifest.tasks):
         raise InputError(
-            f"{shop.data}: its tasks are not those of {env.spec.id}, which the tasks of "
+            f"{data}: its tasks are not those of {env.spec.id}, which the tasks of "
             f"{planned.arm.split_of} are numbered by; give data of the listed tasks"
         )
     return problem
@@ -91,8 +117,8 @@ def carry_out(shop: Workshop, planned: Planned, problem: Problem) -> Outcome:
 
     Raises what `metatrain.start` does; what was done by then is found again at the next call.
     """
-    folder = shop.runs / address(planned, problem)
-    updates = _train(shop, planned, folder)
+    folder = train(shop, planned, problem)
+    updates = _updates_at(planned, problem.stages)
     result = _evaluate(shop, planned, folder, updates)
     own = [EvalResult.load(path) for path in sorted(folder.glob("eval/step-*.npz"))]
     log = read_log(folder)
@@ -101,15 +127,21 @@ def carry_out(shop: Workshop, planned: Planned, problem: Problem) -> Outcome:
         folder,
         problem.data_hash,
         result,
-        tuple(each for each in own if each.config == planned.config.eval),
+        tuple(
+            each
+            for each in own
+            if each.config == planned.config.eval and each.provenance.step <= updates
+        ),
         seconds=max((row["seconds"] for row in log), default=0.0),
         updates_per_s=median([r["steps_per_s"] for r in log if "steps_per_s" in r] or [0.0]),
+        shift=() if planned.shift is None else _diagnose(shop, planned, folder, planned.shift),
     )
 
 
-def _train(shop: Workshop, planned: Planned, folder: Path) -> int:
-    """The number of updates that the run in `folder` has made: all of them."""
-    label = planned.arm.label
+def train(shop: Workshop, planned: Planned, problem: Problem) -> Path:
+    """The folder of the run, with all of its updates made."""
+    folder, label = shop.runs / address(planned, problem), planned.arm.label
+    data, encoder = shop.data.of(planned)
     how: dict[str, Any] = {
         "command": shop.command,
         "devices": shop.devices,
@@ -119,15 +151,21 @@ def _train(shop: Workshop, planned: Planned, folder: Path) -> int:
     _clear_stillborn(folder)
     with told_to_repeat():
         if not folder.exists():
-            steps, seeds = planned.config.algo.steps, planned.config.train.seeds
-            shop.say(f"{label}: meta-training {steps:,} updates, {seeds} seeds, in {folder}")
-            metatrain.start(planned.config, shop.data, folder, **how)
+            updates = sum(stage.steps for stage in problem.stages)
+            seeds = counted(planned.config.train.seeds, "seed")
+            shop.say(f"{label}: meta-training {updates:,} updates, {seeds}, in {folder}")
+            metatrain.start(planned.config, data or None, folder, encoder_data=encoder, **how)
         record = metatrain.read_record(open_run(folder))
         done, total = _updates_made(folder), _updates_wanted(record)
         if done < total:
             shop.say(f"{label}: going on in {folder} from update {done:,} of {total:,}")
-            metatrain.go_on(folder, data=Path(shop.data), **how)
-    return total
+            moved = {"data": _path(data), "encoder_data": _path(encoder)}
+            metatrain.go_on(folder, **moved, **how)
+    return folder
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
 
 
 def _evaluate(shop: Workshop, planned: Planned, folder: Path, updates: int) -> EvalResult:
@@ -138,9 +176,10 @@ def _evaluate(shop: Workshop, planned: Planned, folder: Path, updates: int) -> E
     path = folder / "eval" / f"{name}.npz"
     if not path.exists():
         shop.say(f"{planned.arm.label}: evaluating {folder}")
-        trained = metatrain.load_trained(folder, shop.devices, shots=config.rounds)
+        trained = metatrain.load_trained(folder, shop.devices, step=updates, shots=config.rounds)
         how = How(unfinished=unfinished(path), report=shop.say)
-        metatrain.evaluate_trained(trained, shop.data, config, how).save(path)
+        data, _ = shop.data.of(planned)
+        metatrain.evaluate_trained(trained, data or None, config, how).save(path)
         unfinished(path).unlink(missing_ok=True)
     result = EvalResult.load(path)
     wanted = (metatrain.read_record(open_run(folder)).hash, updates, config)
@@ -151,6 +190,31 @@ def _evaluate(shop: Workshop, planned: Planned, folder: Path, updates: int) -> E
             "the command"
         )
     return result
+
+
+def _diagnose(
+    shop: Workshop, planned: Planned, folder: Path, config: EvalConfig
+) -> tuple[ShiftResult, ...]:
+    """Contexts of data against explored ones, at every checkpoint that the run has kept."""
+    data, encoder = shop.data.of(planned)
+
+    def load(step: int) -> Trained:
+        trained = metatrain.load_trained(folder, shop.devices, step=step, shots=config.rounds)
+        where = replace(trained.record, data=data, encoder_data=encoder)  # It may have moved.
+        return replace(trained, record=where)
+
+    out = folder / "eval" / FOLDER
+    steps = kept_checkpoints(folder)
+    return tuple(diagnose_checkpoints(load, steps, config, out=out, report=shop.say))
+
+
+def _updates_at(planned: Planned, stages: Sequence[Stage]) -> int:
+    """Updates of a run at the end of the stage after which it is evaluated."""
+    names = [stage.name for stage in stages]
+    after = planned.arm.after or names[-1]
+    if after not in names:
+        raise InputError(f"{planned.arm.label}: has no stage {after!r}; {nearest(after, names)}")
+    return sum(stage.steps for stage in stages[: names.index(after) + 1])
 
 
 def _clear_stillborn(folder: Path) -> None:
