@@ -356,6 +356,23 @@ def test_runs_that_were_evaluated_while_they_trained_have_curves(
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_earlier_stage_is_no_curve_of_its_own(outcomes, cheetah_run, tmp_path):
+    """It is the beginning of that of the whole training."""
+    curve = tuple(make_result(step=step) for step in (500, 1000))
+    early = [
+        replace(
+            each,
+            folder=cheetah_run,
+            curve=curve,
+            planned=replace(each.planned, arm=replace(each.planned.arm, after="meta-train")),
+        )
+        for each in outcomes
+    ]
+    study = make_experiment(*(each.planned.arm for each in early))
+    page.write(tmp_path, study, "smoke", rows.make_rows(study, early), "command")
+    assert not (tmp_path / "curves.png").exists()
+
+
 # --- Wrong usage ---
 
 

@@ -134,11 +134,23 @@ def test_smoke_is_small_fits_its_data_and_says_so(name):
     for each in planned(name, "smoke").values():
         assert sum(s.steps for s in build(algo(each), spec_of(each.config.env)).stages()) <= 500
         assert set(each.config.eval.tasks) <= set(test_tasks)
+
+
+@pytest.mark.parametrize(("name", "scale"), [
+    (each.id, scale) for each in smac.EXPERIMENTS for scale, setting in each.scales.items()
+    if isinstance(setting.data, FromRun)
+])  # fmt: skip
+def test_batches_fit_into_the_slices(name, scale):
+    """1,200 transitions of a task, and 400 of its encoder buffer where there are two."""
+    for each in planned(name, scale).values():
+        two = each.config.separate_encoder
         for stage in build(algo(each), spec_of(each.config.env)).stages():
             if stage.exploration is None or stage.exploration.draw == "union":
                 of_rows = [spec for spec in stage.batches if isinstance(spec, BatchSpec)]
                 check_sizes([spec for spec in of_rows if spec.buffer == "main"], [1200])
-                check_sizes([spec for spec in of_rows if spec.buffer == "encoder"], [400])
+                check_sizes(
+                    [spec for spec in of_rows if spec.buffer == "encoder"], [400 if two else 1200]
+                )
 
 
 def test_figure_2_has_the_trainings_of_figure_5():
@@ -193,6 +205,25 @@ def test_the_better_of_both_is_told_where_both_are_there():
     assert cells[0][header.index("adaptation")] == "2 trajectories"
     text = "\n".join(rows.notes(study, "smoke", made))
     assert "Macaw after 1,000 updates, seeds 0, 1" in text
+
+
+def test_what_the_online_phase_gains_is_paired():
+    """The same seeds and tasks: every difference is 10, whatever is drawn."""
+    study = EXPERIMENTS["smac-fig5-cheetah-vel"]
+    offline, online = plan(study, "smoke", only=["SMAC"])
+    early = make_result(protocol="explore", shots=(0, 2))
+    late = replace(early, returns=early.returns + 10.0)
+    outcomes = [
+        Outcome(each, Path("run"), "ef" * 32, result, (), 1.0, 1.0)
+        for each, result in ((offline, early), (online, late))
+    ]
+    lines = rows.notes(study, "smoke", rows.make_rows(study, outcomes))
+    (gain,) = [line for line in lines if f"SMAC, {ON}, minus SMAC, {OFF}" in line]
+    assert "10.0 [10.0, 10.0]" in gain
+    other = [replace(outcomes[0], folder=Path("another")), outcomes[1]]
+    assert not any(
+        ", minus " in line for line in rows.notes(study, "smoke", rows.make_rows(study, other))
+    )
 
 
 def test_the_better_of_what_is_not_there():

@@ -66,12 +66,12 @@ class ReproduceOptions:
     out: Path
     """Folder of the results. The same folder again: goes on."""
     data: Path | None = None
-    """Dataset of all runs, or bundled:NAME; without it the one of the scale, which is collected
-    first unless it is bundled."""
+    """Dataset of all runs, or bundled:NAME; contexts of SMAC are of the one beside it, DIR-encoder.
+    Without it the one of the scale, which is collected first unless it is bundled."""
     cache: Path | None = None
     """Folder of runs and collected data that several experiments share; without it DIR."""
     seeds: Count | None = None
-    """Of every run; without it what the scale says."""
+    """Of every run but one that collects data; without it what the scale says."""
     only: tuple[str, ...] = ()
     """Methods, or single rows as the table names them ('MACAW, 20 tasks')."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)

@@ -32,7 +32,7 @@ class AllOptions:
     cache: Path | None = None
     """Folder of runs and collected data, which the experiments share; without it DIR."""
     seeds: Count | None = None
-    """Of every run; without it what the scale says."""
+    """Of every run but those that collect data; without it what the scale says."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
     quiet: bool = False
     """No progress lines."""

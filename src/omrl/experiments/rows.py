@@ -112,6 +112,7 @@ def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str
         f"before, after: {rows[0].after.method}",
         f"improvement: {rows[0].improvement.method}",
         *probabilities,
+        *_gains(experiment, rows),
         *_better(experiment, rows),
         f"paper: {claim.words} ({claim.source})",
     ]
@@ -120,6 +121,22 @@ def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str
     if experiment.deviates:
         lines.append(f"deviates: {experiment.deviates}")
     return list(dict.fromkeys(lines))
+
+
+def _gains(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    """What a run's later stages gain on the end of the one that another row is about."""
+    lines = []
+    for early in (row for row in rows if row.outcome.planned.arm.after):
+        for late in rows:
+            same_run = late.outcome.folder == early.outcome.folder
+            evaluations = {row.outcome.planned.evaluation for row in (early, late)}
+            if same_run and not late.outcome.planned.arm.after and len(evaluations) == 1:
+                statistic = STATISTICS[experiment.statistic]
+                returns = [_returns(row.outcome, -1) for row in (late, early)]
+                gain = stats.improvement(*returns, statistic)
+                labels = [row.outcome.planned.arm.label for row in (late, early)]
+                lines.append(f"{labels[0]}, minus {labels[1]}: {gain} ({gain.method})")
+    return lines
 
 
 def _better(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
