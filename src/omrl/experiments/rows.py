@@ -132,8 +132,8 @@ def _gains(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
             evaluations = {row.outcome.planned.evaluation for row in (early, late)}
             if same_run and not late.outcome.planned.arm.after and len(evaluations) == 1:
                 statistic = STATISTICS[experiment.statistic]
-                returns = [_returns(row.outcome, -1) for row in (late, early)]
-                gain = stats.improvement(*returns, statistic)
+                after, before = (_returns(row.outcome, -1) for row in (late, early))
+                gain = stats.improvement(after, before, statistic)
                 labels = [row.outcome.planned.arm.label for row in (late, early)]
                 lines.append(f"{labels[0]}, minus {labels[1]}: {gain} ({gain.method})")
     return lines
