@@ -81,7 +81,8 @@ def _problem_groups(file: GoldenFile, folder: str) -> Iterator[Group]:
     meta = read_meta(problem)
     if folder == "forward":
         for batch in file.folders("forward/"):
-            arrays = _forward(meta, read_batch(problem, batch.replace("_", "/") + "/"))
+            rows = read_batch(problem, batch.replace("_", "/") + "/")
+            arrays = _forward(meta.policy, meta.value, rows.obs, rows.action)
             yield _group(f"{folder}/{batch}", arrays)
         return
     changes = _case_settings(folder)
@@ -120,8 +121,12 @@ def _case_settings(folder: str) -> dict[str, Any]:
 
 
 def _layer(file: GoldenFile, prefix: str) -> Arrays:
-    x, cotangent = (jnp.asarray(file[prefix + name]) for name in ("x", "cot"))
-    layer = read_layer(file, prefix, x.shape[1])
+    x, cotangent = file[prefix + "x"], file[prefix + "cot"]
+    return _layer_and_gradients(read_layer(file, prefix, x.shape[1]), x, cotangent)
+
+
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def _layer_and_gradients(layer: AdaptiveLayer, x: Any, cotangent: Any) -> Arrays:
     y, pull_back = jax.vjp(lambda layer, x: jax.vmap(layer.dense())(x), layer, x)
     layer_grad, x_grad = pull_back(cotangent)
     grads = {f"grad_{leaf}": array for leaf, array in write_layer(layer_grad).items()}
@@ -129,18 +134,18 @@ def _layer(file: GoldenFile, prefix: str) -> Arrays:
 
 
 def _networks(file: GoldenFile, prefix: str) -> Arrays:
-    obs, action = (jnp.asarray(file[prefix + name]) for name in ("obs", "actions"))
-    value = inner_loop.generate(read_value(file, prefix + "value/", obs.shape[1]))
-    policy = inner_loop.generate(read_policy(file, prefix + "policy/", obs.shape[1]))
-    mean, advantage = jax.vmap(policy.with_advantage)(obs, action)
-    return {"action_mean": mean, "advantage_head": advantage, "value_out": jax.vmap(value)(obs)}
+    obs, action = file[prefix + "obs"], file[prefix + "actions"]
+    value = read_value(file, prefix + "value/", obs.shape[1])
+    policy = read_policy(file, prefix + "policy/", obs.shape[1])
+    arrays = _forward(policy, value, obs, action)
+    return {**arrays, "value_out": arrays.pop("value")}
 
 
-def _forward(meta: Meta, batch: Batch) -> Arrays:
-    policy = inner_loop.generate(meta.policy)
-    mean, advantage = jax.vmap(policy.with_advantage)(batch.obs, batch.action)
-    value = jax.vmap(inner_loop.generate(meta.value))(batch.obs)
-    return {"action_mean": mean, "advantage_head": advantage, "value": value}
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def _forward(policy: Any, value: Any, obs: Any, action: Any) -> Arrays:
+    mean, advantage = jax.vmap(inner_loop.generate(policy).with_advantage)(obs, action)
+    values = jax.vmap(inner_loop.generate(value))(obs)
+    return {"action_mean": mean, "advantage_head": advantage, "value": values}
 
 
 # --- One task: inner loops, outer losses, meta-gradients ---
@@ -267,21 +272,22 @@ def _train(file: GoldenFile, problem: GoldenFile, config: MacawConfig, meta: Met
         tasks = file[f"train/meta_step{number}/tasks"]
         batches = {
             part: jax.tree.map(
-                lambda *leaves: jnp.stack(leaves),
+                lambda *leaves: np.stack(leaves),
                 *(read_batch(problem, f"task{task}/{part}/") for task in tasks),
             )
             for part in ("inner", "outer")
         }
-        grads, state = _meta_step(algorithm, state, batches)
-        arrays |= _named(f"meta_step{number}/grad/", write_meta(grads))
-        arrays |= _named(f"meta_step{number}/new/", write_meta(state.meta))
+        grads, new, state = _meta_step(algorithm, state, batches)
+        arrays |= _named(f"meta_step{number}/grad/", grads)
+        arrays |= _named(f"meta_step{number}/new/", new)
     return arrays
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILE)
 def _meta_step(
     algorithm: Macaw, state: MacawState, batches: dict[str, Batch]
-) -> tuple[Meta, MacawState]:
+) -> tuple[dict[str, Arrays], dict[str, Arrays], MacawState]:
+    """Gradients and new parameters by group, and the state with these."""
     grads, _ = macaw_losses.meta_gradient(
         algorithm.config,
         algorithm.spec.num_train_tasks,
@@ -290,7 +296,7 @@ def _meta_step(
         batches["outer"],
     )
     new_state, _ = algorithm.update(state, batches, jax.random.PRNGKey(0))
-    return grads, new_state
+    return write_meta(grads), write_meta(new_state.meta), new_state
 
 
 # --- The replay buffer ---

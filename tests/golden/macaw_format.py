@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from golden_file import GoldenFile
@@ -78,8 +79,8 @@ def read_value(file: GoldenFile, prefix: str, obs_dim: int) -> ValueNet:
 def read_policy(file: GoldenFile, prefix: str, obs_dim: int) -> PolicyNet:
     """The policy, without a head where the file has none."""
     trunk = _read_chain(file, prefix, "L", obs_dim)
-    last = trunk[-1].dense().weight
-    return PolicyNet(trunk, _read_chain(file, prefix, "H", sum(last.shape)), RELU_ACTION)
+    widths = sum(_shapes(trunk[-1])[0])
+    return PolicyNet(trunk, _read_chain(file, prefix, "H", widths), RELU_ACTION)
 
 
 def _read_chain(file: GoldenFile, prefix: str, letter: str, in_dim: int) -> tuple[Any, ...]:
@@ -87,8 +88,19 @@ def _read_chain(file: GoldenFile, prefix: str, letter: str, in_dim: int) -> tupl
     layers = []
     for name in sorted(names, key=lambda name: int(name[1:])):
         layers.append(read_layer(file, f"{prefix}{name}/", in_dim))
-        in_dim = layers[-1].dense().bias.shape[0]
+        (in_dim,) = _shapes(layers[-1])[1]
     return tuple(layers)
+
+
+def _shapes(layer: AdaptiveLayer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of weight and bias, without computing these."""
+
+    def leaves() -> Any:
+        dense = layer.dense()
+        return dense.weight, dense.bias
+
+    weight, bias = jax.eval_shape(leaves)
+    return weight.shape, bias.shape
 
 
 def layer_names(net: ValueNet | PolicyNet) -> list[str]:
@@ -164,7 +176,7 @@ def read_batch(file: GoldenFile, prefix: str) -> Batch:
         action=jnp.asarray(file[prefix + "actions"]),
         reward=column("rewards"),
         next_obs=jnp.asarray(file[prefix + "next_obs"]),
-        terminated=column("dones") != 0,
+        terminated=jnp.asarray(file[prefix + "dones"][:, 0] != 0),
         mc_return=column("mc_rewards"),
         terminal_obs=jnp.asarray(file[prefix + "terminal_obs"]),
         terminal_discount=column("terminal_discounts"),
@@ -186,8 +198,8 @@ def read_config(file: GoldenFile, meta: Meta, changes: Mapping[str, Any]) -> Mac
     layer = inner_loop.layers(meta.value)[0]
     settings = MacawConfig(
         layer=LAYER_NAMES[type(layer)],  # pyright: ignore[reportArgumentType]
-        hidden=tuple(layer.dense().bias.shape[0] for layer in meta.value.layers[:-1]),
-        head_hidden=tuple(layer.dense().bias.shape[0] for layer in meta.policy.head[:-1]),
+        hidden=tuple(_shapes(layer)[1][0] for layer in meta.value.layers[:-1]),
+        head_hidden=tuple(_shapes(layer)[1][0] for layer in meta.policy.head[:-1]),
         latent=layer.z.shape[0] if isinstance(layer, WeightTransform) else 1,
         offset=True,
         relu_action=RELU_ACTION,

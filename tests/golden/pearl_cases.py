@@ -50,11 +50,12 @@ def groups(file: GoldenFile) -> Iterator[Group]:
     learner = read_learner(file)
     batch, context = read_batches(file, "batch/")
     noise = read_noise(file, "eps/", batch)
-    yield group("tanh/", _tanh(file))
+    yield group("tanh/", _tanh(*(file[f"tanh/{name}"] for name in ("mean", "log_std", "eps"))))
     yield group("out/", _outputs(learner, batch, context, *noise))
     for name, arrays in _gradients(learner, batch, context, *noise).items():
         yield group(f"grad/{name}/", arrays)
-    target = polyak(learner.target_value, learner.improvement.value, CONFIG.target_rate)
+    follow = jax.jit(partial(polyak, rate=CONFIG.target_rate), compiler_options=QUICK_COMPILE)
+    target = follow(learner.target_value, learner.improvement.value)
     yield group(f"{_SOFT_UPDATE}/", write_layers(target.layers))
     yield group("multi/", _multi(file, learner))
 
@@ -88,9 +89,8 @@ def read_noise(file: GoldenFile, prefix: str, batch: Batch) -> tuple[Any, Any]:
 # --- What the files hold ---
 
 
-def _tanh(file: GoldenFile) -> Arrays:
-    mean, log_std, noise = (jnp.asarray(file[f"tanh/{n}"]) for n in ("mean", "log_std", "eps"))
-
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def _tanh(mean: Any, log_std: Any, noise: Any) -> Arrays:
     def drawn(mean: Any, log_std: Any) -> tuple[Any, Any]:
         return jax.vmap(partial(squash, log_slope=clipped_tanh_log_slope))(noise, mean, log_std)
 
@@ -195,13 +195,8 @@ def _multi(file: GoldenFile, learner: Learner) -> Arrays:
     for number in range(sum(name.startswith("batch") for name in file.folders("multi/"))):
         batch, context = read_batches(file, f"multi/batch{number}/")
         noise = read_noise(file, f"multi/eps{number}/", batch)
-        learner, losses = _step(learner, batch, context, *noise)
+        learner, losses, written = _step(learner, batch, context, *noise)
         arrays |= under(f"step{number}/", losses)
-        written = (
-            write_evaluation(learner.evaluation)
-            | write_improvement(learner.improvement)
-            | under("target_vf/", write_layers(learner.target_value.layers))
-        )
         arrays |= under(f"param_after_step{number}/", written)
     return arrays
 
@@ -209,12 +204,19 @@ def _multi(file: GoldenFile, learner: Learner) -> Arrays:
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def _step(
     learner: Learner, batch: Batch, context: Batch, z_noise: Any, action_noise: Any
-) -> tuple[Learner, Arrays]:
+) -> tuple[Learner, Arrays, Arrays]:
+    """What is learned, the losses before, the parameters behind it."""
     infer = partial(latent_context.infer, context=context, noise=z_noise)
     learner, inferred, metrics = pearl_learner.step(CONFIG, learner, batch, infer, action_noise)
-    return learner, {
+    losses = {
         "kl_loss": CONFIG.kl_weight * jnp.sum(inferred.kl),
         "qf_loss": jnp.mean(metrics["q_loss"]),
         "vf_loss": jnp.mean(metrics["value_loss"]),
         "policy_loss": jnp.mean(metrics["policy_loss"]),
     }
+    written = (
+        write_evaluation(learner.evaluation)
+        | write_improvement(learner.improvement)
+        | under("target_vf/", write_layers(learner.target_value.layers))
+    )
+    return learner, losses, written

@@ -70,9 +70,12 @@ def cases(num_rows: int) -> dict[str, SmacConfig]:
     }
 
 
+ADAPTED_TO = ("context", "eps_z", "obs", "eps_a", "label_action")
+"""Inputs of a meta-test."""
+
 _INPUT = re.compile(
     r"meta/.*|pog/(mus|vars|cotangent_\w+)|tanh/(mean|log_std|eps|data_action)|param/.*"
-    r"|(multi/)?(batch|eps)\d*/.*|adapt/(context|eps_z|obs|eps_a|label_action)"
+    rf"|(multi/)?(batch|eps)\d*/.*|adapt/({'|'.join(ADAPTED_TO)})"
 )
 
 
@@ -84,15 +87,16 @@ def groups(file: GoldenFile) -> Iterator[Group]:
     """The outputs of a file."""
     learner = read_learner(file)
     problem = Problem(learner, *read_batches(file, "batch/"), read_noise(file, "eps/"))
-    yield group("pog/", _product(file))
-    yield group("tanh/", _tanh(file))
+    cotangents = file["pog/cotangent_mean"], file["pog/cotangent_var"]
+    yield group("pog/", _product(file["pog/mus"], file["pog/vars"], cotangents))
+    tanh = (file[f"tanh/{name}"] for name in ("mean", "log_std", "eps", "data_action"))
+    yield group("tanh/", _tanh(*tanh))
     for name, config in cases(problem.batch.reward.size).items():
-        ours = under("out/", _outputs(config, problem))
-        ours |= under("grad/", _gradients(config, problem))
-        yield from _one_step(file, name, ours)
+        yield from _one_step(file, name, _outputs_and_gradients(config, problem))
     for name, config in (("offline", OFFLINE), ("online_same_params", OFFLINE.self_supervised)):
         yield group(f"multi/{name}/", _multi(file, config, learner, frozen=name != "offline"))
-    yield group("adapt/", _adapt(file, learner))
+    given = {name: file[f"adapt/{name}"] for name in ADAPTED_TO}
+    yield group("adapt/", _adapt(learner, given))
 
 
 def _one_step(file: GoldenFile, case: str, ours: Arrays) -> Iterator[Group]:
@@ -152,15 +156,13 @@ def write_actor_critic(nets: ActorCritic) -> Arrays:
 # --- What the files hold ---
 
 
-def _product(file: GoldenFile) -> Arrays:
-    means, variances = jnp.asarray(file["pog/mus"]), jnp.asarray(file["pog/vars"])
-    cotangents = [jnp.asarray(file[f"pog/cotangent_{n}"]) for n in ("mean", "var")]
-
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def _product(means: Any, variances: Any, cotangents: Any) -> Arrays:
     def product(means: Any, variances: Any) -> Any:
         return latent.posterior(latent.product(latent.factor(means, variances)))
 
     (mean, variance), pull_back = jax.vjp(product, means, variances)
-    of_means, of_variances = pull_back(tuple(cotangents))
+    of_means, of_variances = pull_back(cotangents)
     return {
         "out_mean": mean,
         "out_var": variance,
@@ -170,11 +172,8 @@ def _product(file: GoldenFile) -> Arrays:
     }
 
 
-def _tanh(file: GoldenFile) -> Arrays:
-    mean, log_std, noise, data = (
-        jnp.asarray(file[f"tanh/{n}"]) for n in ("mean", "log_std", "eps", "data_action")
-    )
-
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def _tanh(mean: Any, log_std: Any, noise: Any, data: Any) -> Arrays:
     def sampled(mean: Any, log_std: Any) -> Any:
         return jax.vmap(squash)(noise, mean, log_std)[1]
 
@@ -194,6 +193,11 @@ def _tanh(file: GoldenFile) -> Arrays:
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILE)
+def _outputs_and_gradients(config: SmacConfig, problem: Problem) -> Arrays:
+    """In one program, which has their common part once."""
+    return under("out/", _outputs(config, problem)) | under("grad/", _gradients(config, problem))
+
+
 def _outputs(config: SmacConfig, problem: Problem) -> Arrays:
     learner, batch, _, _ = problem
     seen = _forward(config, learner.representation, learner.actor_critic, problem)
@@ -254,7 +258,6 @@ def _losses(config: SmacConfig, seen: Forward) -> Arrays:
     }
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILE)
 def _gradients(config: SmacConfig, problem: Problem) -> Arrays:
     """Of every loss with respect to every network, by loss/network/parameter."""
     learner, batch, _, noise = problem
@@ -292,42 +295,41 @@ def _multi(file: GoldenFile, config: SmacConfig, learner: Learner, *, frozen: bo
     for number in range(sum(name.startswith("batch") for name in file.folders("multi/"))):
         batches = read_batches(file, f"multi/batch{number}/")
         problem = Problem(learner, *batches, read_noise(file, f"multi/eps{number}/"))
-        losses = {
-            name: array for name, array in _outputs(config, problem).items() if "loss" in name
-        }
+        learner, losses, written = _step(config, problem, frozen)
         arrays |= under(f"step{number}/", losses)
-        learner = _step(config, *problem, frozen)
-        written = (
-            write_representation(learner.representation)
-            | write_actor_critic(learner.actor_critic)
-            | write_critics(learner.target_critics, "target_qf")
-        )
         arrays |= under(f"param_after_step{number}/", written)
     return arrays
 
 
-@partial(jax.jit, static_argnums=(0, 5), compiler_options=QUICK_COMPILE)
-def _step(
-    config: SmacConfig, learner: Learner, batch: Batch, context: Batch, noise: Noise, frozen: bool
-) -> Learner:
-    return smac_learner.step(config, learner, batch, context, noise, frozen=frozen)[0]
+@partial(jax.jit, static_argnums=(0, 2), compiler_options=QUICK_COMPILE)
+def _step(config: SmacConfig, problem: Problem, frozen: bool) -> tuple[Learner, Arrays, Arrays]:
+    """What is learned, the losses before, the parameters behind it."""
+    learner = problem.learner
+    seen = _forward(config, learner.representation, learner.actor_critic, problem)
+    losses = {name: array for name, array in _losses(config, seen).items() if "loss" in name}
+    learner, *_ = smac_learner.step(config, *problem, frozen=frozen)
+    written = (
+        write_representation(learner.representation)
+        | write_actor_critic(learner.actor_critic)
+        | write_critics(learner.target_critics, "target_qf")
+    )
+    return learner, losses, written
 
 
-def _adapt(file: GoldenFile, learner: Learner) -> Arrays:
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def _adapt(learner: Learner, given: Arrays) -> Arrays:
     """Meta-test, behind the contract."""
-    obs, action = jnp.asarray(file["adapt/obs"]), jnp.asarray(file["adapt/label_action"])
-    config = replace(OFFLINE, latent=len(file["adapt/eps_z"]))
+    obs, action = given["obs"], given["label_action"]
+    config = replace(OFFLINE, latent=len(given["eps_z"]))
     spec = Spec(obs.shape[1], action.shape[1], num_train_tasks=1, horizon=1)
     algorithm, state = Smac(config, spec), SmacState(jnp.zeros((), jnp.int32), learner)
-    context = read_context(jnp.asarray(file["adapt/context"]), obs.shape[1], action.shape[1])
+    context = read_context(given["context"], obs.shape[1], action.shape[1])
     support = jax.tree.map(lambda leaf: leaf[0], context)
     key = jax.random.PRNGKey(0)
     task = algorithm.adapt(state, algorithm.begin(state, key), support, key)
     mean, variance = latent.posterior(task.evidence)
-    task = task._replace(z=latent.sample(mean, variance, jnp.asarray(file["adapt/eps_z"])))
-    acted = latent_context.act(
-        task.policy, obs[None], task.z[None], jnp.asarray(file["adapt/eps_a"])[None]
-    )
+    task = task._replace(z=latent.sample(mean, variance, given["eps_z"]))
+    acted = latent_context.act(task.policy, obs[None], task.z[None], given["eps_a"][None])
     return {
         "post_mean": mean,
         "post_std": jnp.sqrt(variance),
