@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import jax
@@ -96,22 +97,25 @@ def test_all_of_the_data_is_as_its_trajectories(encoder, getkey, reset, to_start
     data = logged(getkey())
     spec = TrajectorySpec("t", 1, episodes=2, horizon=4)
     changes = {"reset": reset, "to_start": to_start}
-    prepared = data._replace(**belief_columns(encoder, data, episodes=2, **changes))
+    prepare = jax.jit(partial(belief_columns, episodes=2, **changes))
+    read, rows_of = jax.jit(gather_trajectories, static_argnums=1), jax.jit(gather)
+    states = jax.jit(partial(belief_states, reset=reset))
+    prepared = data._replace(**prepare(encoder, data))
     for task, lengths in enumerate(LENGTHS):
         seen = 0
         for number in range(-(-len(lengths) // 2)):
-            one = gather_trajectories(data, spec, task, jnp.array([number], jnp.int32))
-            one = jax.tree.map(lambda leaf: leaf[0], one)
+            one = read(data, spec, task, np.array([number], np.int32))
+            one = jax.tree.map(lambda leaf: np.asarray(leaf)[0], one)
             count = int(one.valid.sum())
-            batch = gather(prepared, task, seen + jnp.arange(count))
-            before, after = (x[:count] for x in belief_states(encoder, one, reset=reset))
+            batch = rows_of(prepared, task, np.arange(seen, seen + count, dtype=np.int32))
+            before, after = (np.array(x)[:count] for x in states(encoder, one))
             inner, own = lengths[2 * number], lengths[2 * number : 2 * number + 2]
-            terminated = np.array(one.terminated[:count])
+            terminated = one.terminated[:count].copy()
             if len(own) == 2:
-                after = after.at[inner - 1, :3].set(one.obs[inner])
+                after[inner - 1, :3] = one.obs[inner]
                 terminated[inner - 1] = False
             if to_start:
-                after = after.at[-1, :3].set(data.obs[task, 0])
+                after[-1, :3] = np.asarray(data.obs)[task, 0]
                 terminated[-1] = False
             np.testing.assert_allclose(batch.obs, before, rtol=1e-5, atol=1e-6)
             np.testing.assert_allclose(batch.next_obs, after, rtol=1e-5, atol=1e-6)

@@ -19,6 +19,7 @@ from omrl.data.slice import Slice
 from omrl.data.store import write_slice
 from omrl.errors import InputError
 
+read_rows = jax.jit(gather)
 TASKS = (2, 0)
 SLICES = ("all", "last-4", "every-3", "return-0.3-0.9", "middle-17-transitions")
 
@@ -40,7 +41,7 @@ def test_every_row_of_a_slice(dataset, name, cache):
     np.testing.assert_array_equal(data.num_rows, device.num_rows)
     for position, num_rows in enumerate(data.num_rows):
         rows = np.arange(num_rows, dtype=np.int32)
-        expected = gather(device, position, jnp.asarray(rows))
+        expected = read_rows(device, position, jnp.asarray(rows))
         assert_same(
             data.gather(np.array([position]), rows[None]), jax.tree.map(lambda x: x[None], expected)
         )
@@ -50,7 +51,8 @@ def test_tasks_and_updates_together(dataset):
     data, device = open_host(dataset, TASKS, discount=0.9), load(dataset, TASKS, discount=0.9)
     tasks = np.array([[0, 1], [1, 1], [0, 0]])
     rows = np.random.default_rng(0).integers(0, 20, (3, 2, 7))
-    expected = jax.vmap(jax.vmap(partial(gather, device)))(jnp.asarray(tasks), jnp.asarray(rows))
+    read_all = jax.jit(jax.vmap(jax.vmap(partial(gather, device))))
+    expected = read_all(jnp.asarray(tasks), jnp.asarray(rows))
     assert_same(data.gather(tasks, rows), expected)
 
 
@@ -59,7 +61,7 @@ def test_half_precision_is_widened_alike(tmp_path, env, dataset):
     data, device = open_host(small, TASKS, discount=0.9), load(small, TASKS, discount=0.9)
     assert device.obs.dtype == jnp.float16
     rows = np.arange(20)
-    expected = jax.tree.map(lambda x: x[None], gather(device, 0, jnp.asarray(rows)))
+    expected = jax.tree.map(lambda x: x[None], read_rows(device, 0, jnp.asarray(rows)))
     assert_same(data.gather(np.array([0]), rows[None]), expected)
 
 

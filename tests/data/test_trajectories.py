@@ -21,6 +21,7 @@ from omrl.data.trajectories import (
     read_trajectories,
 )
 
+read_device = jax.jit(gather_trajectories, static_argnums=1)
 TASKS = (2, 0)
 PAIRS = TrajectorySpec("trajectories", 3, episodes=2, horizon=HORIZON)
 
@@ -35,7 +36,7 @@ def test_every_trajectory_of_a_lifetime(dataset, episodes):
         starts, count = task.episode_start, task.num_episodes
         numbers = jnp.arange(-(-count // episodes), dtype=jnp.int32)
         assert num_trajectories(device, episodes)[position] == len(numbers)
-        found = gather_trajectories(device, spec, position, numbers)
+        found = jax.tree.map(np.asarray, read_device(device, spec, position, numbers))
         for number in range(len(numbers)):
             own = range(number * episodes, min((number + 1) * episodes, count))
             rows = np.arange(starts[own[0]], starts[own[-1] + 1])
@@ -59,9 +60,8 @@ def test_on_the_disk_they_are_the_same(dataset, name):
     np.testing.assert_array_equal(num_trajectories(host, 2), counts)
     tasks = np.array([[1, 0], [0, 0]])
     numbers = np.random.default_rng(0).integers(0, counts[tasks][..., None], (2, 2, 3))
-    expected = jax.vmap(jax.vmap(partial(gather_trajectories, device, PAIRS)))(
-        jnp.asarray(tasks), jnp.asarray(numbers, jnp.int32)
-    )
+    read_all = jax.jit(jax.vmap(jax.vmap(partial(gather_trajectories, device, PAIRS))))
+    expected = read_all(jnp.asarray(tasks), jnp.asarray(numbers, jnp.int32))
     found = read_trajectories(host, PAIRS, tasks, numbers)
     for field, one, other in zip(expected._fields, found, expected, strict=True):
         np.testing.assert_array_equal(one, other, err_msg=field)
@@ -71,7 +71,8 @@ def test_on_the_disk_they_are_the_same(dataset, name):
 def test_all_are_drawn_equally_often():
     keys = jax.random.split(jax.random.PRNGKey(0), 2000)
     counts = {"trajectories": jnp.int32(5)}
-    drawn = jax.vmap(partial(sample_all_rows, (PAIRS,), counts))(keys)["trajectories"]
+    draw = jax.jit(jax.vmap(partial(sample_all_rows, (PAIRS,), counts)))
+    drawn = draw(keys)["trajectories"]
     assert drawn.shape == (2000, 3)
     frequencies = np.bincount(np.asarray(drawn).ravel()) / 6000
     np.testing.assert_allclose(frequencies, np.full(5, 0.2), atol=0.02)
@@ -80,7 +81,8 @@ def test_all_are_drawn_equally_often():
 def test_beside_a_batch_of_transitions(dataset):
     """Either is what it is alone."""
     device, key = load(dataset, TASKS, discount=0.9), jax.random.PRNGKey(0)
-    both = sample_batches(device, (BatchSpec("rows", 4), PAIRS), jnp.int32(1), key)
-    alone = sample_batches(device, (BatchSpec("rows", 4),), jnp.int32(1), key)
+    sample = jax.jit(sample_batches, static_argnums=1)
+    both = sample(device, (BatchSpec("rows", 4), PAIRS), jnp.int32(1), key)
+    alone = sample(device, (BatchSpec("rows", 4),), jnp.int32(1), key)
     np.testing.assert_array_equal(both["rows"].reward, alone["rows"].reward)
     assert both["trajectories"].reward.shape == (3, PAIRS.steps)
