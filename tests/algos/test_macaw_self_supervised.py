@@ -190,13 +190,11 @@ def test_it_solves_the_bandits_that_only_the_context_tells_apart_and_labels_them
     assert np.mean(actions * bandits.SIGNS) == pytest.approx(bandits.BEST, abs=0.1)
     some = jnp.linspace(-0.9, 0.9, 7)
     begun = algorithm.begin(state, KEY)
+    adapt, predict = quick_jit(algorithm.adapt), quick_jit(algorithm.predict_reward)
     for index, sign in enumerate(bandits.SIGNS):
         of_task = jax.tree.map(lambda leaf, index=index: leaf[index], bandits.opposite(KEY))
-        task = algorithm.adapt(state, begun, of_task, KEY)
-        labels = [
-            algorithm.predict_reward(state, task, bandits.OBS, action[None], bandits.OBS)
-            for action in some
-        ]
+        task = adapt(state, begun, of_task, KEY)
+        labels = [predict(state, task, bandits.OBS, action[None], bandits.OBS) for action in some]
         np.testing.assert_allclose(labels, sign * some, atol=0.15)
 
 
@@ -339,8 +337,9 @@ def test_the_preset_goes_all_the_way(tmp_path, capsys):
     write_data(tmp_path / "data", few)
     options = (
         "--train-tasks 0 1 2 3 --eval.tasks 5 6 --eval.episodes 1 --slice all --algo.task-batch 2 "
-        "--algo.steps 1 --algo.online-steps 2 --algo.hidden 8 --algo.latent 4 "
-        "--algo.rewards.encoder-hidden 8 --algo.inner-batch.size 16 --algo.outer-batch.size 16 "
+        "--algo.steps 1 --algo.online-steps 2 --algo.hidden 8 --algo.head-hidden 8 --algo.latent 4 "
+        "--algo.rewards.encoder-hidden 8 --algo.rewards.decoder-hidden 8 "
+        "--algo.inner-batch.size 16 --algo.outer-batch.size 16 "
         "--algo.exploration.explored-tasks 2 --algo.exploration.initial-steps 200 "
         "--algo.exploration.prior-steps 200 --algo.exploration.posterior-steps 200 "
         "--algo.exploration.context-size 100 --encoder-slice all --no-separate-encoder --quiet"
