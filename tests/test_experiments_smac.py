@@ -226,6 +226,22 @@ def test_what_the_online_phase_gains_is_paired():
     )
 
 
+def test_rows_that_explored_test_tasks_are_marked():
+    study = EXPERIMENTS["smac-fig8-walker-params"]
+    outcomes = []
+    for each in plan(study, "smoke", only=SMACS):
+        result = make_result(protocol="explore", shots=(0, 2))
+        told = "without their rewards" if "test" in each.arm.method else ""
+        result = replace(result, provenance=replace(result.provenance, test_tasks=told))
+        outcomes.append(Outcome(each, Path(each.slug), "ef" * 32, result, (), 1.0, 1.0))
+    lines = rows.notes(study, "smoke", rows.make_rows(study, outcomes))
+    marks = [line for line in lines if "META-TRAINED IN TEST TASKS" in line]
+    assert marks == [f"SMAC on test tasks, {ON}: META-TRAINED IN TEST TASKS, without their rewards"]
+
+
+SMACS = (f"SMAC on training tasks, {ON}", f"SMAC on test tasks, {ON}")
+
+
 def test_the_better_of_what_is_not_there():
     study = EXPERIMENTS["smac-fig5-cheetah-vel"]
     with pytest.raises(InputError, match="the better of 'MAKAW'; did you mean"):

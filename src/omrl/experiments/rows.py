@@ -13,7 +13,7 @@ from omrl import stats
 from omrl.config import to_json
 from omrl.experiments.declare import Experiment, Scale
 from omrl.experiments.stages import Outcome
-from omrl.results import EvalResult, describe, estimate_to_json
+from omrl.results import EvalResult, describe, estimate_to_json, test_tasks_note
 from omrl.stats import Estimate
 from omrl.tuning import counted
 
@@ -101,14 +101,12 @@ def _probability(row: Row) -> str:
 
 def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str]:
     """What has to be read with the numbers, and what the paper says."""
-    results = [row.outcome.result for row in rows]
     probabilities = [row.probability.method for row in rows if row.probability]
     claim = experiment.claim
     lines = [
         f"{experiment.id}, scale {scale}",
         *filter(None, [experiment.scales[scale].note]),
-        # Without the last two, of the numbers that stand here with notes of their own.
-        *(line for result in results for line in describe(result)[:-2]),
+        *(line for row in rows for line in _described(row)),
         f"before, after: {rows[0].after.method}",
         f"improvement: {rows[0].improvement.method}",
         *probabilities,
@@ -121,6 +119,15 @@ def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str
     if experiment.deviates:
         lines.append(f"deviates: {experiment.deviates}")
     return list(dict.fromkeys(lines))
+
+
+def _described(row: Row) -> list[str]:
+    """What its evaluation is, without the last two lines, of numbers that have notes of their own;
+    the mark of a run that explored test tasks with its label."""
+    result = row.outcome.result
+    marks = test_tasks_note(result.provenance)
+    label = row.outcome.planned.arm.label
+    return [f"{label}: {each}" if each in marks else each for each in describe(result)[:-2]]
 
 
 def _gains(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
