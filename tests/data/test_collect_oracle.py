@@ -49,7 +49,13 @@ def test_alone_it_goes_straight_to_its_own_goal(tmp_path):
         np.testing.assert_array_equal(moves(dataset, task), np.tile(way, (40, 1)))
         assert "final_return" not in dataset.task(task).record.behaviour
     behaviour = dataset.task(0).record.behaviour
-    assert behaviour["agent"] == {"algorithm": "oracle", "own": 1.0, "turn": 0.0, "random": 0.0}
+    assert behaviour["agent"] == {
+        "algorithm": "oracle",
+        "own": 1.0,
+        "turn": 0.0,
+        "leave": 0.0,
+        "random": 0.0,
+    }
 
 
 def test_others_are_training_tasks_and_of_an_episode_the_same(tmp_path):
@@ -72,6 +78,18 @@ def test_it_turns_as_often_as_told(tmp_path):
     assert stays[0] > 0.6
     assert 0.2 < stays[1] < 0.45
     assert stays[2] < 0.15
+
+
+def test_who_leaves_is_done(tmp_path):
+    """It stays only if the new goal is the old one, 1 in 21, and never turns on its way: a corner
+    is 8 moves from the other, so that few episodes have more than 4 goals."""
+    leaving = moves(played(tmp_path / "leaving", own=0.0, leave=1.0), 20)
+    assert 0.0 < np.mean(leaving == 0) < 0.1
+    halfway = moves(played(tmp_path / "half", own=0.0, leave=0.5), 20)
+    assert np.mean(leaving == 0) < np.mean(halfway == 0) < 0.35
+    turning = moves(played(tmp_path / "both", own=0.0, turn=1.0, leave=0.5), 20)
+    without = moves(played(tmp_path / "turn", own=0.0, turn=1.0), 20)
+    np.testing.assert_array_equal(turning, without)
 
 
 def test_own_and_random_are_probabilities(tmp_path):

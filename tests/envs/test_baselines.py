@@ -46,6 +46,14 @@ def test_the_grid_oracle_finds_its_way_from_everywhere():
     cells = np.array([[0, 2, 2], [0, 0, 4], [0, 4, 4], [0, 2, 0], [0, 2, 4]], float)
     moves = GRID.oracle_action(cells, goal).argmax(axis=1)
     assert moves.tolist() == [0, 2, 4, 1, 3]
+    assert GRID.done(cells, goal).tolist() == [True, False, False, False, False]
+
+
+def test_a_point_is_done_less_than_a_step_from_its_goal():
+    env = make("point-robot/oyster-v1")
+    assert isinstance(env, SolvedEnv)
+    points = np.array([[0.5, -0.3], [0.55, -0.35], [0.65, -0.3], [0.5, -0.45]])
+    assert env.done(points, np.array([0.5, -0.3])).tolist() == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,15 @@ class SolvedEnv(TaskEnv):
     ) -> Float64[np.ndarray, "*#batch act"]:
         """The action of highest return for who knows the task. Pure; leading axes broadcast."""
 
+    @abc.abstractmethod
+    def done(
+        self,
+        state: Float64[np.ndarray, "*#batch state"],
+        task: Float64[np.ndarray, "*#batch parameter"],
+    ) -> Bool[np.ndarray, "*#batch"]:
+        """Whether all that is left for who knows the task is to stay. Pure; leading axes
+        broadcast."""
+
 
 @runtime_checkable
 class Script(Protocol):

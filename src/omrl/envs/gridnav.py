@@ -116,6 +116,14 @@ class GridNav(SolvedEnv):
         along_y = np.select([y > 0, y < 0], [1, 3], 0)
         return np.eye(len(MOVES))[np.select([x > 0, x < 0], [2, 4], along_y)]
 
+    def done(
+        self,
+        state: Float64[np.ndarray, "*#batch state"],
+        task: Float64[np.ndarray, "*#batch parameter"],
+    ) -> Bool[np.ndarray, "*#batch"]:
+        """On the goal."""
+        return (state[..., _CELL] == task).all(axis=-1)
+
     def physics(self, num_threads: int) -> Physics:
         """A few numpy expressions."""
         return GridPhysics()

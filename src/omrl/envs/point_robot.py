@@ -66,6 +66,14 @@ class Point(SolvedEnv):
         """
         return np.clip((task - state) / STEP_SIZE, -1.0, 1.0)
 
+    def done(
+        self,
+        state: Float64[np.ndarray, "*#batch state"],
+        task: Float64[np.ndarray, "*#batch parameter"],
+    ) -> Bool[np.ndarray, "*#batch"]:
+        """Less than a step from the goal in each coordinate."""
+        return (np.abs(task - state) < STEP_SIZE).all(axis=-1)
+
     def physics(self, num_threads: int) -> Physics:
         """One numpy expression."""
         return PointPhysics()

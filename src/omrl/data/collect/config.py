@@ -36,6 +36,9 @@ class OracleConfig:
     equally likely."""
     turn: Fraction = 0.0
     """Probability, at every step, of turning to another task than so far."""
+    leave: Fraction = 0.0
+    """The same at every step where that task is done, if it is above `turn`: who stays there sees
+    nothing new."""
     random: Fraction = 0.1
     """Probability, at every step, of an action that is uniform over the box."""
 

@@ -27,8 +27,9 @@ from omrl.types import Key
 class Choices(NamedTuple):
     """What chance decides at a step, [task, env]."""
 
-    turns: Bool[Array, "*b"]
-    """To another task, if the episode goes on; to the one that it begins with anyway."""
+    turn: Float[Array, "*b"]
+    """In [0, 1): below the probability of it the agent turns to another task, if the episode goes
+    on; to the one that it begins with anyway."""
     own: Bool[Array, "*b"]
     """That is its own."""
     other: Int[Array, "*b"]
@@ -66,10 +67,22 @@ class Oracles:
             )
         )
         new = np.where(chosen.own[..., None], self._own[:, None], self._others[chosen.other])
-        turns = chosen.turns[..., None]
-        self._goals = new if self._goals is None else np.where(turns, new, self._goals)
-        best = self._env.oracle_action(states.reshape(*obs.shape[:2], -1), self._goals)
+        states = states.reshape(*obs.shape[:2], -1)
+        self._goals = new if self._goals is None else self._turned(states, chosen.turn, new)
+        best = self._env.oracle_action(states, self._goals)
         return np.where(chosen.random[..., None], chosen.action, best).astype(np.float32)
+
+    def _turned(
+        self,
+        states: Float[np.ndarray, "task env state"],
+        turn: Float32[np.ndarray, "task env"],
+        new: Float[np.ndarray, "task env parameter"],
+    ) -> Float[np.ndarray, "task env parameter"]:
+        """The tasks from now on: `new` ones of who turns."""
+        assert self._goals is not None
+        done = self._env.done(states, self._goals)
+        turns = turn < np.where(done, max(self._agent.turn, self._agent.leave), self._agent.turn)
+        return np.where(turns[..., None], new, self._goals)
 
     def account(self, position: int, transitions: Int64[np.ndarray, " round"]) -> Mapping[str, Any]:
         """Nothing to add."""
@@ -98,7 +111,7 @@ def _choices(
     def one_env(key: Key) -> Choices:
         turn, own, other, random, action = jax.random.split(key, 5)
         return Choices(
-            jax.random.bernoulli(turn, agent.turn),
+            jax.random.uniform(turn),
             jax.random.bernoulli(own, agent.own),
             jax.random.randint(other, (), 0, num_tasks),
             jax.random.bernoulli(random, agent.random),
