@@ -1,6 +1,6 @@
 """Draws what a run of BOReL believes of the cells of grid navigation along the episodes of a task.
 
-python benchmarks/belief_picture.py runs/grid 18 docs/img/borel-gridnav.png
+python benchmarks/belief_picture.py runs/grid 15 docs/img/borel-gridnav.png
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Point(SolvedEnv):
         task: Float64[np.ndarray, "*#batch parameter"],
     ) -> Bool[np.ndarray, "*#batch"]:
         """Less than a step from the goal in each coordinate."""
-        return (np.abs(task - state) < STEP_SIZE).all(axis=-1)
+        return np.all(np.abs(task - state) < STEP_SIZE, axis=-1)
 
     def physics(self, num_threads: int) -> Physics:
         """One numpy expression."""
