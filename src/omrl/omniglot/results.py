@@ -82,6 +82,7 @@ def write(
             rows=cells,
             notes=lines,
             figures=[figure(picture, "Accuracy in episodes of classes of either side.")],
+            sections=[],
             command=command,
             runs_header=RUNS_HEADER,
             runs=[_run(each) for each in found],
