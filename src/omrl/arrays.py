@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from omrl.errors import InputError, reason, system_error
+
+HEADERS = threading.Lock()
+"""To be held where a thread has numpy read the header of an `.npy`: it parses it as Python, and of
+two threads that do so at once CPython 3.11 fails one with a SystemError now and then."""
 
 
 @contextmanager
@@ -42,7 +47,7 @@ def read_npz(path: Path, fix: str) -> dict[str, np.ndarray]:
 
 def map_npy(path: Path, fix: str) -> np.ndarray:
     """The array of an `.npy`, of which only what is used is read. Raises `InputError`."""
-    with reading(path, fix):
+    with reading(path, fix), HEADERS:
         return np.load(path, mmap_mode="r", allow_pickle=False)
 
 

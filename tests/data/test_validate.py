@@ -1,11 +1,15 @@
 """Bad data: each kind gets one line that names the file, the task, the field and the row."""
 
+import ast
 import json
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from omrl.arrays import map_npy
 from omrl.config import json_hash
 from omrl.data import manifest as manifests
 from omrl.data import validate
@@ -229,6 +233,30 @@ def test_one_finding_counts_all_rows_of_its_kind(dataset, env):
     rewrite_recorded(dataset, "obs", put([4, 9, 11], np.nan))
     assert only(dataset, env).problem == "NaN or infinity (and in 2 more rows)"
     assert only(dataset, env).row == 4
+
+
+def test_headers_are_parsed_by_one_thread_at_a_time(tmp_path, monkeypatch):
+    """CPython 3.11 fails one of two that parse Python at once, and a whole file was called
+    damaged."""
+    path = tmp_path / "column.npy"
+    np.save(path, np.arange(3))
+    inside, most, parse = [], [], ast.literal_eval
+
+    def slow(text):
+        inside.append(text)
+        most.append(len(inside))
+        time.sleep(0.005)
+        inside.pop()
+        return parse(text)
+
+    monkeypatch.setattr(ast, "literal_eval", slow)
+    with ThreadPoolExecutor(4) as threads:
+        read = [threads.submit(map_npy, path, "mend it") for _ in range(6)]
+        read += [threads.submit(validate.read_header, path) for _ in range(6)]
+        for each in read:
+            each.result()
+    assert len(most) == 12
+    assert max(most) == 1
 
 
 def test_an_action_out_of_bounds(dataset, env):

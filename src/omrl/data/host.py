@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32, Int, Int32, Int64
 
+from omrl.arrays import HEADERS
 from omrl.data.dataset import TaskData
 from omrl.data.device import mc_return
 from omrl.data.manifest import CACHE
@@ -235,7 +236,8 @@ def _mc_return(task: TaskData, discount: float, cache: bool) -> Float32[np.ndarr
         with contextlib.suppress(OSError):
             if not _holds(path, task.record.transitions):
                 _write_cache(path, task, discount)
-            return np.load(path, mmap_mode="r", allow_pickle=False)
+            with HEADERS:
+                return np.load(path, mmap_mode="r", allow_pickle=False)
     return np.concatenate(list(_mc_blocks(task, discount)))
 
 

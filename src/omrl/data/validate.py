@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from omrl.arrays import map_npy
+from omrl.arrays import HEADERS, map_npy
 from omrl.data import manifest as manifests
 from omrl.data.manifest import FLOATS, ColumnRecord, Manifest, TaskRecord
 from omrl.envs.base import EnvSpec, TaskEnv
@@ -130,7 +130,8 @@ def read_header(path: Path) -> tuple[tuple[int, ...], np.dtype, int]:
     with path.open("rb") as file:
         try:
             version = np.lib.format.read_magic(file)
-            shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
+            with HEADERS:
+                shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
         except Exception as error:  # numpy reads the header as Python
             raise ValueError(reason(error)) from error
         if version != (1, 0):
