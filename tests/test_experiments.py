@@ -319,6 +319,8 @@ def test_notes_say_what_the_numbers_are(study, outcomes):
         "paper: A wins. (Table 9)",
     ):
         assert text.count(part) == 1, part
+    assert "IQM" not in text  # Numbers of one evaluation are of no row.
+    assert "gain over" not in text
 
 
 @pytest.mark.parametrize("figure", ["bars", "lines"])

@@ -225,9 +225,19 @@ def table(result: EvalResult) -> tuple[list[str], list[list[str]], list[list[str
 
 def describe(result: EvalResult) -> list[str]:
     """What has to be printed with every number: environment, protocol, seeds, interval."""
+    last = result.shot(result.config.shots[-1])
+    name = result.shot_name(result.config.shots[-1])
+    return [
+        *circumstances(result),
+        f"mean, from, to: {stats.bootstrap(last, stats.mean).method}",
+        f"{name}: IQM {stats.bootstrap(last)}{_standard_error(last)}",
+        *_over_shots(result),
+    ]
+
+
+def circumstances(result: EvalResult) -> list[str]:
+    """What was evaluated, and how; no number that came out."""
     config, source = result.config, result.provenance
-    last = result.shot(config.shots[-1])
-    name = result.shot_name(config.shots[-1])
     dataset = f"{source.dataset} ({source.dataset_hash[:12]})" if source.dataset else "none"
     context = config.context
     if config.needs_context:
@@ -241,9 +251,6 @@ def describe(result: EvalResult) -> list[str]:
         *([of_data] if config.protocol == "explore" else []),
         f"{source.algorithm} after {source.step:,} updates, seeds "
         f"{', '.join(map(str, source.seeds))}; {episodes_note(config)}",
-        f"mean, from, to: {stats.bootstrap(last, stats.mean).method}",
-        f"{name}: IQM {stats.bootstrap(last)}{_standard_error(last)}",
-        *_over_shots(result),
     ]
 
 

@@ -13,7 +13,7 @@ from omrl import stats
 from omrl.config import to_json
 from omrl.experiments.declare import Experiment, Scale
 from omrl.experiments.stages import Outcome
-from omrl.results import EvalResult, describe, estimate_to_json, test_tasks_note
+from omrl.results import EvalResult, circumstances, estimate_to_json, test_tasks_note
 from omrl.stats import Estimate
 from omrl.tuning import counted
 
@@ -122,12 +122,11 @@ def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str
 
 
 def _described(row: Row) -> list[str]:
-    """What its evaluation is, without the last two lines, of numbers that have notes of their own;
-    the mark of a run that explored test tasks with its label."""
+    """What its evaluation is; the mark of a run that explored test tasks with its label."""
     result = row.outcome.result
     marks = test_tasks_note(result.provenance)
     label = row.outcome.planned.arm.label
-    return [f"{label}: {each}" if each in marks else each for each in describe(result)[:-2]]
+    return [f"{label}: {each}" if each in marks else each for each in circumstances(result)]
 
 
 def _gains(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
