@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omrl.errors import InputError, nearest
-from omrl.experiments import macaw, smac
+from omrl.experiments import macaw, macaw_problems, macaw_shift, smac
 from omrl.experiments.declare import Experiment
 from omrl.omniglot import settings as omniglot
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    each.id: each for each in (*macaw.EXPERIMENTS, *smac.EXPERIMENTS)
+    each.id: each
+    for module in (macaw, macaw_problems, macaw_shift, smac)
+    for each in module.EXPERIMENTS
 }
 OUTSIDE_RL: Mapping[str, str] = {omniglot.ID: omniglot.TITLE}
 """Titles by id; these have commands of their own, `omrl.cli.reproduce_…`."""

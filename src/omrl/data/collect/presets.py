@@ -76,10 +76,11 @@ def _ten_minutes(
     )
 
 
-def _random(env: str, horizon: int) -> CollectPreset:
+def _random(env: str, horizon: int, episodes: int = 200, envs: int = 25) -> CollectPreset:
     return CollectPreset(
-        CollectConfig(env=env, agent=RandomConfig(), steps=200 * horizon, envs=25),
-        source="ours: 200 episodes of uniformly random actions per task, more where they end early",
+        CollectConfig(env=env, agent=RandomConfig(), steps=episodes * horizon, envs=envs),
+        source=f"ours: {episodes} episodes of uniformly random actions per task, more where they "
+        "end early",
     )
 
 
@@ -120,6 +121,9 @@ PRESETS: dict[str, CollectPreset] = {
     "walker-params-10min": _ten_minutes(
         "walker-params/macaw-v1", 50, 352_000, 8, 38_800, _MEASURED
     ),
+    "walker-params-workshop-10min": _ten_minutes(
+        "walker-params/workshop-v1", 35, 598_400, 8, 38_800, "measured on macaw-v1 of the robot"
+    ),
     "walker-params-oyster-10min": _ten_minutes(
         "walker-params/oyster-v1", 50, 352_000, 8, 38_800, "measured on macaw-v1 of the same robot"
     ),
@@ -136,6 +140,11 @@ PRESETS: dict[str, CollectPreset] = {
     "humanoid-dir-smac-10min": _ten_minutes(
         "humanoid-dir/smac-v1", 55, 102_400, 8, 11_800, "measured on 30 tasks of oyster-v1"
     ),
+    # Enough to see a chain work, in seconds on two cores.
+    "cheetah-dir-smoke": _random("cheetah-dir/macaw-v1", 200, 8, 8),
+    "ant-dir-smoke": _random("ant-dir/macaw-v1", 200, 8, 8),
+    "walker-params-smoke": _random("walker-params/macaw-v1", 200, 8, 8),
+    "walker-params-workshop-smoke": _random("walker-params/workshop-v1", 200, 8, 8),
     "cheetah-dir-random": _random("cheetah-dir/macaw-v1", 200),
     "cheetah-vel-random": _random("cheetah-vel/macaw-v1", 200),
     "ant-dir-random": _random("ant-dir/macaw-v1", 200),
