@@ -13,6 +13,8 @@ import pytest
 
 from omrl.algos.registry import build
 from omrl.data.buffers import with_columns
+from omrl.data.collect.config import ScriptedConfig
+from omrl.data.collect.presets import PRESETS as COLLECTIONS
 from omrl.data.sample import sample_batches
 from omrl.data.trajectories import TrajectorySpec
 from omrl.envs import registry
@@ -97,6 +99,20 @@ def test_meta_world_has_the_numbers_of_its_own_columns():
     assert pearl.hidden == (512, 512, 512)
     same = {"hidden": standard.hidden, "latent": 5, "task_batch": 10, "context": standard.context}
     assert dataclasses.replace(pearl, **same) == standard
+
+
+@pytest.mark.parametrize("problem", ["reach", "push"])
+def test_ml1_is_trained_on_the_goals_that_its_collection_has(problem):
+    collection = COLLECTIONS[f"ml1-{problem}"].config
+    for method in ("macaw", "smac"):
+        config = PRESETS[f"{method}-ml1-{problem}"].config
+        assert config.env == collection.env == f"ml1-{problem}/continuous-v2-h150-v1"
+        # An episode of a deterministic policy is the same every time.
+        assert (config.eval.split, config.eval.episodes) == ("test", 1)
+        assert len(build(config.algo, spec_of(config.env)).stages()) == 1
+    assert (collection.tasks, len(registry.make(collection.env).tasks)) == ((), 100)
+    assert collection.agent == ScriptedConfig(noise=0.1, random=(1.0, 0.0))
+    assert collection.most_steps(registry.make(collection.env).spec) == 9000
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH.values())

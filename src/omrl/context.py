@@ -22,6 +22,7 @@ from omrl import bundled
 from omrl.data.host import open_host
 from omrl.data.mixture import open_view
 from omrl.data.sample import BatchSpec, sample_rows
+from omrl.data.success import success_rate
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
 from omrl.protocol import EvalConfig
@@ -57,6 +58,8 @@ class Contexts:
     """Mean return over the task's lifetime."""
     oracle: Float64[np.ndarray, " task"]
     """Final return of the task's agent; NaN where the manifest does not tell."""
+    behaviour_success: Float64[np.ndarray, " task"]
+    """Share of the lifetime's episodes that succeed; NaN where that is not known."""
 
     def check(self, env: TaskEnv, config: EvalConfig) -> None:
         """Raises `InputError` unless these are contexts of that environment for that config."""
@@ -116,6 +119,7 @@ def draw_contexts(
         dataset_hash=dataset.manifest.hash,
         behaviour=np.array([record.return_mean if record else np.nan for record in held]),
         oracle=np.array([_final_return(record.behaviour if record else {}) for record in held]),
+        behaviour_success=_success_rates(dataset, env, contexts.tasks),
     )
 
 
@@ -147,6 +151,7 @@ def _unread(env: TaskEnv, config: EvalConfig, seeds: Sequence[int], discount: fl
         dataset_hash="",
         behaviour=unknown,
         oracle=unknown,
+        behaviour_success=unknown,
     )
 
 
@@ -209,6 +214,17 @@ def _trajectories(
     generator = np.random.Generator(np.random.Philox(key=key))
     chosen = np.sort(generator.permutation(len(lengths))[: config.context_size])
     return (starts[chosen][:, None] + np.arange(lengths[0])).reshape(-1)
+
+
+def _success_rates(
+    dataset: Dataset, env: TaskEnv, tasks: Sequence[int]
+) -> Float64[np.ndarray, " task"]:
+    """NaN of tasks of which there is no data, or of which it does not tell."""
+    rates = [
+        success_rate(dataset.task(index), env) if index in dataset.task_indices else None
+        for index in tasks
+    ]
+    return np.array(rates, np.float64)
 
 
 def _final_return(behaviour: Any) -> float:

@@ -93,6 +93,7 @@ def evaluate(
         traces=outcome.traces,
         env_steps=outcome.env_steps if isinstance(outcome, Curve) else None,
         success=outcome.success,
+        behaviour_success=contexts.behaviour_success if contexts and env.succeeds else None,
     )
 
 

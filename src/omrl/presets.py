@@ -14,6 +14,7 @@ from omrl import (
     preset_borel_smac,
     preset_macaw_smac,
     preset_metaworld,
+    preset_ml1,
     preset_online,
     preset_sawyer,
     preset_smac,
@@ -309,6 +310,7 @@ PRESETS |= preset_smac.presets(
 )
 PRESETS |= preset_sawyer.presets(Preset(RunConfig(algo=SmacConfig()), source=""))
 PRESETS |= preset_metaworld.presets(Preset(RunConfig(), source=""), _PEARL_PAPER)
+PRESETS |= preset_ml1.presets(Preset(RunConfig(), source=""), _TUNED)
 PRESETS |= preset_macaw_smac.presets(Preset(RunConfig(), source=""), _TUNED)
 PRESETS |= preset_borel.presets(Preset(RunConfig(), source=""), CHEETAH_TRACES)
 PRESETS |= preset_borel_smac.presets(Preset(RunConfig(), source=""))

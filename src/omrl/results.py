@@ -53,6 +53,9 @@ class EvalResult:
     success: Float64[np.ndarray, "seed task shot episode"] | None = None
     """1 of episodes that did at some step what their task asks for, 0 of others; None where tasks
     are not done or left undone."""
+    behaviour_success: Float64[np.ndarray, " task"] | None = None
+    """Share of the episodes of the task's data that succeed, over its lifetime; NaN of tasks whose
+    data does not tell, None where none does."""
 
     # --- Reading ---
 
@@ -70,6 +73,11 @@ class EvalResult:
             rounds: stats.bootstrap(self.success[:, :, at(rounds)], stats.mean)
             for rounds in self.config.shots
         }
+
+    def mean_behaviour_success(self) -> float | None:
+        """Over the tasks; None where that of any is not known."""
+        rates = self.behaviour_success
+        return None if rates is None else _number(rates.mean())
 
     def total(self) -> stats.Estimate:
         """Of protocol `explore`: the return of all trajectories together."""
@@ -143,6 +151,7 @@ class EvalResult:
             "success": {
                 str(rounds): estimate_to_json(rate) for rounds, rate in self.success_rates().items()
             },
+            "behaviour_success": self.mean_behaviour_success(),
             "baselines": {name: _number(self.baseline(name).mean()) for name in BASELINES},
         }
         if self.config.protocol == "explore":
@@ -182,7 +191,7 @@ class EvalResult:
         return cls(head.config, head.provenance, **named, traces=traces)
 
 
-_OPTIONAL = ("env_steps", "success")
+_OPTIONAL = ("env_steps", "success", "behaviour_success")
 _ARRAYS = tuple(
     field.name
     for field in dataclasses.fields(EvalResult)
@@ -259,6 +268,8 @@ def _over_shots(result: EvalResult) -> list[str]:
     name = result.shot_name
     gains = [f"{name(rounds)} {gain}" for rounds, gain in result.gains().items()]
     rates = [f"{name(rounds)} {rate.shown(2)}" for rounds, rate in result.success_rates().items()]
+    if (of_data := result.mean_behaviour_success()) is not None:
+        rates.append(f"behaviour {of_data:.2f}")
     lines = [f"gain over {name(result.config.shots[0])}, paired: {', '.join(gains)}"] * bool(gains)
     if result.config.protocol == "explore":
         lines.append(f"sum of {len(result.config.points)} trajectories: {result.total()}")
@@ -328,6 +339,7 @@ def _check(
         "random": (num_tasks, config.episodes),
         "zero": (num_tasks, config.episodes),
         "behaviour": (num_tasks,),
+        "behaviour_success": (num_tasks,),
         "oracle": (num_tasks,),
         "env_steps": lead,
     }

@@ -52,6 +52,8 @@ _HEADER = (
     "terminated",
     "reward noise",
 )
+_SUCCESS = "success"
+"""One column more, where tasks are done or left undone."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,18 @@ def _with_parameters(
 
 
 def _table(manifest: Manifest, info: Info) -> tuple[list[str], list[list[str]]]:
-    return _with_parameters(manifest, _HEADER, [_row(task) for task in info.tasks])
+    header, rows = _HEADER, [_row(task) for task in info.tasks]
+    if _tells_success(info):
+        header = (*header, _SUCCESS)
+        rows = [
+            [*row, "?" if task.success is None else _percent(task.success)]
+            for row, task in zip(rows, info.tasks, strict=True)
+        ]
+    return _with_parameters(manifest, header, rows)
+
+
+def _tells_success(info: Info) -> bool:
+    return any(task.success is not None for task in info.tasks)
 
 
 def _row(task: TaskInfo) -> list[str]:
@@ -283,6 +296,12 @@ def _notes(manifest: Manifest, info: Info) -> list[str]:
     if any(task.duplicates.compared < task.transitions for task in info.tasks):
         compared = sum(task.duplicates.compared for task in info.tasks)
         notes[2] += f" ({compared:,} of all were compared)"
+    if _tells_success(info):
+        known = [task.success for task in info.tasks if task.success is not None]
+        notes.append(
+            "success: episodes that did at some step what the task asks for; mean of the tasks "
+            f"{_percent(float(np.mean(known)))}"
+        )
     notes += [f"constant: {line}" for line in constant_entries(manifest, info)]
     if manifest.dtype == "float16":
         notes.append(_rounding_note(info))

@@ -32,12 +32,13 @@ from omrl.data.info_sample import (
     unexplained_noise,
 )
 from omrl.data.manifest import CACHE
+from omrl.data.success import success_rate
 from omrl.data.validate import check_hash, episode_blocks
 from omrl.envs.base import TaskEnv
 from omrl.errors import InputError
 from omrl.files import atomic_write
 
-VERSION = 1
+VERSION = 2
 """Of what is measured; cached results of another one are not used."""
 CACHE_FROM = 1_000_000
 """Transitions from which on the result is kept in the dataset's folder."""
@@ -114,6 +115,8 @@ class TaskInfo:
     episodes: int
     transitions: int
     returns: Returns
+    success: float | None
+    """Share of the episodes that succeed; None where that is not known (`success_rate`)."""
     ends: Ends
     duplicates: Duplicates
     obs: Column
@@ -158,7 +161,7 @@ def measure(
 
     Args:
         dataset: one that is validated, or of which `validate` finds nothing.
-        env: with it rewards are compared with those of recorded terms.
+        env: with it rewards are compared with those of recorded terms, and successes counted.
         progress: told of transitions as they are done.
 
     From `CACHE_FROM` transitions on the result is kept in the folder `CACHE` of the dataset, and
@@ -225,6 +228,7 @@ def task_info(
         episodes=task.num_episodes,
         transitions=task.num_rows,
         returns=_returns(task.returns, span),
+        success=None if env is None else success_rate(task, env),
         ends=_ends(task, horizon),
         duplicates=scan.duplicates,
         obs=scan.obs,

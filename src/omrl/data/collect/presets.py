@@ -8,7 +8,7 @@ learns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omrl.algos.sac import SacConfig
 from omrl.algos.td3 import Td3Config
@@ -86,6 +86,14 @@ def _random(env: str, horizon: int, episodes: int = 200, envs: int = 25) -> Coll
 
 def _script(env: str, source: str, deviates: str = "") -> CollectPreset:
     return CollectPreset(default_config(env), source, deviates)
+
+
+def _goals(name: str) -> CollectPreset:
+    """Of ML1 in one environment."""
+    config = replace(default_config(f"ml1-{name}/continuous-v2-h150-v1"), steps=9000, envs=5)
+    return CollectPreset(
+        config, _SCRIPTS, f"{_NO_SAC}; ML1, with 60 episodes per goal"
+    )
 
 
 _SCRIPTS = (
@@ -169,6 +177,8 @@ PRESETS: dict[str, CollectPreset] = {
     "ml45": _script("ml45/continuous-v2-h150-v1", _SCRIPTS, _NO_SAC),
     "ml45-v1reward": _script("ml45/continuous-v1reward-h150-v1", _SCRIPTS, _NO_SAC),
     "ml45-fixedgoal": _script("ml45/fixedgoal-v2-h150-v1", _SCRIPTS, _NO_SAC),
+    "ml1-reach": _goals("reach"),
+    "ml1-push": _goals("push"),
     "ml10": _script("ml10/continuous-v2-h150-v1", _SCRIPTS, _NO_SAC),
 }
 

@@ -1,0 +1,70 @@
+"""Presets of ours on ML1 of Meta-World: reach and push, whose tasks are hidden goals.
+
+Data are those of `omrl collect ml1-reach` and `ml1-push`. Start vectors are part of the task, so an
+episode of a deterministic policy is the same every time: evaluations play one per seed and task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omrl.algos.macaw_config import MacawConfig
+from omrl.algos.smac_config import SmacConfig
+from omrl.data.sample import BatchSpec
+from omrl.preset_smac import OURS
+from omrl.protocol import EvalConfig
+from omrl.train import TrainConfig
+
+if TYPE_CHECKING:
+    from omrl.presets import Preset
+
+PROBLEMS = ("reach", "push")
+STEPS = 60_000
+EVAL = EvalConfig(episodes=1, traces=("success",))
+TRAIN = TrainConfig(log_every=1000, eval_every=20_000, checkpoint_every=10_000)
+
+SMAC = replace(
+    OURS,
+    normalize_obs=True,
+    # Rewards reach 10 per step: Qs of up to 100, and weights that do not depend on their scale.
+    reward_scale=0.1,
+    weights="whitened",
+    temperature=0.5,
+    steps=STEPS,
+    online_steps=0,
+    task_batch=8,
+    # As at test time.
+    context=BatchSpec("context", 256, buffer="encoder"),
+)
+
+
+def presets(base: Preset, tuned: MacawConfig) -> dict[str, Preset]:
+    """All of them, made of `base`; `tuned`: the settings of macaw-cheetah-vel."""
+    algos: dict[str, tuple[MacawConfig | SmacConfig, str]] = {
+        "macaw": (
+            replace(tuned, steps=STEPS),
+            "ours, not tuned: the settings of macaw-cheetah-vel",
+        ),
+        "smac": (
+            SMAC,
+            "ours, not tuned: the offline phase of smac-cheetah-vel with standardised "
+            "observations, weights and scale of rewards for those of Meta-World, contexts of the "
+            "test contexts' size; --algo.online-steps 100000 goes on online",
+        ),
+    }
+    return {
+        f"{name}-ml1-{problem}": replace(
+            base,
+            config=replace(
+                base.config,
+                env=f"ml1-{problem}/continuous-v2-h150-v1",
+                algo=algo,
+                train=TRAIN,
+                eval=EVAL,
+            ),
+            source=source,
+        )
+        for problem in PROBLEMS
+        for name, (algo, source) in algos.items()
+    }
