@@ -91,9 +91,7 @@ def _script(env: str, source: str, deviates: str = "") -> CollectPreset:
 def _goals(name: str) -> CollectPreset:
     """Of ML1 in one environment."""
     config = replace(default_config(f"ml1-{name}/continuous-v2-h150-v1"), steps=9000, envs=5)
-    return CollectPreset(
-        config, _SCRIPTS, f"{_NO_SAC}; ML1, with 60 episodes per goal"
-    )
+    return CollectPreset(config, _SCRIPTS, f"{_NO_SAC}; ML1, with 60 episodes per goal")
 
 
 _SCRIPTS = (
