@@ -51,4 +51,5 @@ def make_result(
         traces={name: speed.copy() for name in config_.traces},
         env_steps=env_steps,
         success=1.0 * (episode == config_.episodes - 1) if succeeds else None,
+        behaviour_success=np.array([0.5, 0.25, 0.15]) if succeeds else None,
     )

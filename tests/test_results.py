@@ -22,11 +22,12 @@ def equal(left: EvalResult, right: EvalResult) -> bool:
         and left.traces.keys() == right.traces.keys()
         and np.array_equal(left.env_steps, right.env_steps)
         and np.array_equal(left.success, right.success)
+        and np.array_equal(left.behaviour_success, right.behaviour_success)
         and all(np.array_equal(left.traces[name], right.traces[name]) for name in left.traces)
         and all(
             np.array_equal(getattr(left, name), getattr(right, name), equal_nan=True)
             for name in names
-            if name not in (*plain, "env_steps", "success")
+            if name not in (*plain, "env_steps", "success", "behaviour_success")
         )
     )
 
@@ -216,15 +217,22 @@ def test_success_and_the_sum_of_trajectories_are_told(printed, tmp_path):
     result = make_result(protocol="explore", shots=(0, 2), succeeds=True)
     text = printed(result)
     assert "success at any step: trajectory 1 0.50 [0.50, 0.50], trajectory 3 0.50" in text
+    assert "[0.50, 0.50], behaviour 0.30\n" in text
     assert "sum of 3 trajectories: -119.5 [" in text
     fields = result.to_json()
     assert fields["success"]["2"]["value"] == 0.5
+    assert fields["behaviour_success"] == pytest.approx(0.3)
     assert fields["sum"]["value"] == pytest.approx(-119.5)
     again = EvalResult.load(result.save(tmp_path / "result.npz"))
     assert again.success is not None
     np.testing.assert_array_equal(again.success, result.success)
+    np.testing.assert_array_equal(again.behaviour_success, result.behaviour_success)
     without = make_result()
     assert without.to_json()["success"] == {}
+    assert without.to_json()["behaviour_success"] is None
+    some = dataclasses.replace(result, behaviour_success=np.array([0.5, np.nan, 0.5]))
+    assert some.to_json()["behaviour_success"] is None
+    assert "behaviour 0" not in printed(some)
     assert "sum" not in without.to_json()
     text = printed(without)
     assert "success" not in text
