@@ -16,6 +16,7 @@ from test_collect import collected
 from omrl.cli import main
 from omrl.data.collect.presets import default_config
 from omrl.data.store import open_dataset
+from omrl.data.success import success_rate
 from omrl.envs import metaworld as family
 from omrl.envs import metaworld_state as states
 from omrl.envs import optional, processes, registry
@@ -344,6 +345,7 @@ def test_a_lifetime_begins_at_random_and_ends_well_and_serves_both_rewards(tmp_p
     reward = np.asarray(held.reward).reshape(2, 2, 150).sum(axis=-1)
     assert not success[0].all(axis=-1).any()
     assert reward[1].min() > 2 * reward[0].max()
+    assert success_rate(held, REACH) == success.any(axis=-1).mean() > 0.0
     old = "ml1-reach/continuous-v1reward-h150-v1"
     assert main(["data", "relabel", str(path), str(tmp_path / "old"), "--env", old]) == 0
     again = np.asarray(open_dataset(tmp_path / "old").task(60).reward)
