@@ -58,8 +58,8 @@ def presets(base: Preset, tuned: MacawConfig) -> dict[str, Preset]:
             SMAC,
             "ours: the offline phase of smac-cheetah-vel with standardised observations, contexts "
             "of the test contexts' size, weights and scales for the rewards of Meta-World, and "
-            "more of the goal in z, chosen by success on validation goals, 40 to 45 of ml1-reach, in small "
-            "runs on goals 0 to 23; --algo.online-steps 100000 goes on online",
+            "more of the goal in z, chosen by success on validation goals, 40 to 45 of ml1-reach, "
+            "in small runs on goals 0 to 23; --algo.online-steps 100000 goes on online",
         ),
     }
     return {
