@@ -10,6 +10,7 @@ import pytest
 
 from fake_results import make_result
 from omrl.algos.registry import build
+from omrl.config import differences, to_json
 from omrl.data.sample import BatchSpec, check_sizes
 from omrl.envs import registry
 from omrl.errors import InputError
@@ -184,6 +185,30 @@ def test_figure_8_changes_the_physics_alone(name):
         assert oracle.config.env == test.env
         tasks = oracle.config.train_tasks or ()
         assert set(tasks) <= set(registry.make(test.env).splits["test"])
+
+
+@pytest.mark.parametrize("scale", ["gpu", "paper"])
+def test_figure_5_of_sawyer_is_smac_without_a_part_each(scale):
+    by_label = planned("smac-fig5-sawyer", scale)
+    ours = by_label["SMAC, after the online phase"]
+    changed = {
+        label: set(differences(to_json(algo(ours)), to_json(algo(each))))
+        for label, each in by_label.items()
+    }
+    assert changed["SMAC, after offline training"] == set()
+    assert {
+        line.split(":")[0] for line in changed["Online Oracle (ii), after the online phase"]
+    } == {
+        "oracle",
+        "exploration.label_context",
+    }
+    actor = changed["SMAC (actor ablation), after the online phase"]
+    assert {"awac_weight: 1.0 is not 0.0", "reparam_weight: 0.0 is not 1.0"} <= actor
+    assert (
+        f"online_steps: {algo(ours).online_steps} is not 0"
+        in changed["meta-BC, after offline training"]
+    )
+    assert {each.config.env for each in by_label.values()} == {"sawyer-manip/smac3-h50-v1"}
 
 
 # --- Tables ---
