@@ -35,6 +35,12 @@ _FT = {MACAW: MACAW, MT_AWR: MT_AWR, PEARL: "PEARL + FT"}
 """Names in the table."""
 _RATES: Mapping[str, float | None] = {MACAW: 1e-5, MT_AWR: 1e-4, PEARL: None}
 """Of Adam online; None: those of the meta-training."""
+_ONLINE_STEPS: Mapping[int, tuple[Scale, ...]] = {
+    400: ("smoke",),
+    20_000: ("gpu", "paper"),
+    200_000: ("paper",),
+}
+"""What is reported, and at which scales."""
 _PER_TRAJECTORY = 200
 """Environment steps."""
 
@@ -76,13 +82,7 @@ TABLE_1 = Experiment(
         "-553.4 (21.2)",
     ),
     arms=tuple(
-        _online(method, steps, scales)
-        for steps, scales in (
-            (400, ("smoke",)),
-            (20_000, ("gpu", "paper")),
-            (200_000, ("paper",)),
-        )
-        for method in _FT
+        _online(method, steps, scales) for steps, scales in _ONLINE_STEPS.items() for method in _FT
     ),
     scales=_SCALES,
     reference=MACAW,
