@@ -130,8 +130,8 @@ class Scaled:
     """Meta-steps of every pair of rates in the search."""
     targets: tuple[float, ...]
     """Validation accuracies, the meta-steps to which are in the table."""
-    inner_lrs: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0)
-    outer_lrs: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
+    inner_lrs: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+    outer_lrs: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3)
     checkpoint_every: Count = 2000
     notes: tuple[str, ...] = ()
     """What has to be said of it beside its numbers."""
