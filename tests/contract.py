@@ -25,6 +25,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import tiny_macaw
 from omrl.algorithm import Algorithm, Stage
@@ -33,6 +34,7 @@ from omrl.chunk import Layout, abstract_states, init_states, place, prepare, pro
 from omrl.data.buffers import Buffers, with_columns
 from omrl.data.device import DeviceData
 from omrl.data.sample import BatchSpec, sample_batches
+from omrl.errors import InputError
 from omrl.nets.mlp import forward
 from omrl.stages import stages_of
 from omrl.types import Spec, Step
@@ -54,6 +56,8 @@ class Case:
     make: Callable[[], Algorithm]
     data: Callable[[Spec], DeviceData] = make_data
     """Six tasks at least."""
+    exported: bool = True
+    """Dense layers are its policy."""
 
 
 CASES = [
@@ -75,6 +79,7 @@ CASES = [
     ),
     Case("smac", lambda: tiny_macaw.make_smac(normalize_obs=True)),
     Case("borel", lambda: tiny_macaw.make_borel(normalize_obs=True)),
+    Case("borel-grid", tiny_macaw.make_borel_grid, exported=False),
     Case(
         "macaw-self-supervised",
         lambda: tiny_macaw.make_self_supervised(normalize_obs=True, scale_returns=True),
@@ -296,10 +301,14 @@ def check_act(case: Case, _: Path) -> None:
 
 
 def check_policy_layers(case: Case, _: Path) -> None:
-    """The layers for export are the deterministic policy, adapted or not."""
+    """The layers for export are the deterministic policy, adapted or not; else there are none."""
     made, key = algorithm(case), jax.random.PRNGKey(0)
     state = jax.tree.map(lambda leaf: leaf[0], trained(case))
     begun = made.begin(state, key)
+    if not case.exported:
+        with pytest.raises(InputError, match="cannot be exported"):
+            made.policy_layers(state, begun)
+        return
     obs = jax.random.normal(key, (made.spec.obs_dim,))
     scaled = obs
     if made.config.normalize_obs:

@@ -11,6 +11,7 @@ import numpy as np
 
 from omrl.algos.borel import Borel
 from omrl.algos.borel_config import BeliefSacConfig, BorelConfig, VaeConfig
+from omrl.algos.dqn import DqnConfig
 from omrl.algos.macaw import Macaw
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.macaw_self_supervised import (
@@ -97,6 +98,15 @@ def make_borel(spec: Spec = SPEC, **changes: Any) -> Borel:
         "batch": BatchSpec("batch", 8),
     }
     return Borel(BorelConfig(**config | changes), spec)
+
+
+def make_borel_grid() -> Borel:
+    """BOReL for a grid: DQN, rewards decoded by cells, which all networks see one-hot."""
+    features = {"obs_features": 3, "action_features": 0, "reward_features": 2}
+    head = {"reward_sees": (), "reward_head": "bernoulli", "reward_cells": (2, 3)}
+    vae: Any = VaeConfig(latent=2, gru=4, reward_hidden=(4,), **features, **head)
+    policy = DqnConfig(hidden=(4,), double=True)
+    return make_borel(vae=vae, policy=policy, normalize_obs=True, one_hot_cells=True)
 
 
 SELF_SUPERVISED_SIZES: dict[str, Any] = {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from omrl.algos.borel import Borel, BorelState
-from omrl.algos.borel_config import BorelConfig, VaeConfig
+from omrl.algos.borel_config import BeliefSacConfig, BorelConfig, VaeConfig
 from omrl.algos.dqn import DqnConfig
 from omrl.data.buffers import with_columns
 from omrl.data.device import DeviceData
@@ -21,7 +21,7 @@ from omrl.errors import InputError
 from omrl.nets.belief import Belief
 from omrl.types import Batch, Spec, Step
 from quick import quick_jit
-from tiny_macaw import make_batch, make_borel
+from tiny_macaw import make_batch, make_borel, make_borel_grid
 
 pytestmark = pytest.mark.usefixtures("own_programs")
 
@@ -251,6 +251,46 @@ def test_a_predicted_reward_of_head_bernoulli():
     np.testing.assert_allclose(predicted(1.0, 0.0), 1.0, rtol=1e-6)
 
 
+# --- One-hot cells ---
+
+
+def test_networks_see_a_cell_one_hot():
+    """Of two by three cells (1, 2) is the last and (0, 1) the second; what else an observation says
+    is standardised: (0.5 - 0.2) / 0.1 = 3."""
+    scales = {"obs_mean": (9.0, 9.0, 0.2), "obs_std": (7.0, 7.0, 0.1)}
+    made = make_borel_grid()
+    algorithm = replace(made, spec=replace(made.spec, obs_dim=3, **scales))
+    obs = jnp.array([[1.0, 2.0, 0.5], [0.0, 1.0, 0.2]])
+    expected = np.array([[0, 0, 0, 0, 0, 1, 3], [0, 1, 0, 0, 0, 0, 0]])
+    np.testing.assert_allclose(algorithm.scaled(obs), expected, atol=1e-6)
+    np.testing.assert_allclose(algorithm.scaled(obs[0]), expected[0], atol=1e-6)
+    plain = replace(algorithm, config=replace(algorithm.config, normalize_obs=False))
+    np.testing.assert_allclose(plain.scaled(obs)[:, 6], [0.5, 0.2])
+
+
+def test_all_networks_see_the_same_of_a_cell():
+    """The encoder as it observes and goes through data, the policy, the decoder of states."""
+    algorithm = make_borel_grid()
+    vae = replace(algorithm.config.vae, state_head="squared", action_features=2)
+    algorithm = replace(algorithm, config=replace(algorithm.config, vae=vae))
+    state = quick_jit(algorithm.init)(KEY)
+    seen = algorithm.spec.obs_dim - 2 + 6
+    assert algorithm.seen_dim == seen
+    assert state.model.vae.encoder.obs.weight.shape[0] == seen
+    assert state.model.vae.states.net.layers[-1].affine.shape[-1] == seen
+    assert state.policy.q.layers[0].weight.shape[0] == seen + 2 * vae.latent
+    # --- Numbers that mean the same cell make no difference, those of another cell do ---
+    begun = algorithm.begin(state, KEY)
+
+    def after(x: float, y: float) -> Belief:
+        obs = jnp.zeros(algorithm.spec.obs_dim).at[:2].set(jnp.array([x, y]))
+        step = Step(obs, jnp.zeros(algorithm.spec.act_dim), jnp.array(1.0), obs, jnp.array(False))
+        return algorithm.observe(state, begun, step, KEY)
+
+    np.testing.assert_array_equal(after(1.0, 2.0).mean, after(1.1, 1.9).mean)
+    assert np.abs(after(1.0, 2.0).mean - after(0.0, 2.0).mean).max() > 1e-4
+
+
 # --- What is refused ---
 
 
@@ -259,6 +299,11 @@ def test_a_predicted_reward_of_head_bernoulli():
     [
         (lambda: BorelConfig(batch=BatchSpec("rows", 8)), "batch: its name is 'batch'"),
         (lambda: VaeConfig(action_features=0), "action_features: 0, and the reward decoder"),
+        (lambda: BorelConfig(one_hot_cells=True), "one_hot_cells: on, and vae.reward_cells names"),
+        (
+            lambda: replace(make_borel_grid(), spec=LEVERS),
+            "vae.reward_cells: has sizes of 2 entries of an observation, which has 1 in all",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other(make, message):
@@ -270,4 +315,13 @@ def test_discrete_actions_are_no_layers_to_export():
     algorithm = make_levers(EPISODES)
     state = quick_jit(algorithm.init)(KEY)
     with pytest.raises(InputError, match="cannot be exported"):
+        algorithm.policy_layers(state, algorithm.begin(state, KEY))
+
+
+def test_cells_are_no_numbers_to_export():
+    sac = BeliefSacConfig(hidden=(4,))
+    algorithm = make_borel_grid()
+    algorithm = replace(algorithm, config=replace(algorithm.config, policy=sac))
+    state = quick_jit(algorithm.init)(KEY)
+    with pytest.raises(InputError, match="one_hot_cells: dense layers on numbers cannot tell"):
         algorithm.policy_layers(state, algorithm.begin(state, KEY))

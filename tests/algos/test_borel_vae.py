@@ -17,12 +17,10 @@ from omrl.algos.borel_config import VaeConfig
 from omrl.algos.borel_vae import Draws, Elbo, Trajectory
 from omrl.errors import InputError
 from omrl.nets.mlp import forward
-from omrl.types import Spec
 
 pytestmark = pytest.mark.usefixtures("own_programs")
 
 OBS, ACT, STEPS = 3, 2, 5
-SPEC = Spec(OBS, ACT, num_train_tasks=2, horizon=STEPS)
 SMALL = VaeConfig(
     latent=2,
     gru=6,
@@ -66,7 +64,7 @@ def trajectory(key, config=SMALL, lead=()) -> Trajectory:
 
 
 def vae_of(config, key) -> borel_vae.Vae:
-    return borel_vae.init(config, SPEC, key).vae
+    return borel_vae.init(config, OBS, ACT, key).vae
 
 
 def all_terms(key) -> Draws:
@@ -206,7 +204,7 @@ def small_step():
 
 
 def test_tasks_and_trajectories_have_no_order(getkey, small_step):
-    learner = borel_vae.init(SMALL, SPEC, getkey())
+    learner = borel_vae.init(SMALL, OBS, ACT, getkey())
     seen = trajectory(getkey(), lead=(2, 3))
     keys = jax.random.split(getkey(), (2, 3))
     draws = jax.vmap(jax.vmap(partial(borel_vae.draw, SMALL, STEPS)))(keys)
@@ -223,7 +221,7 @@ def test_tasks_and_trajectories_have_no_order(getkey, small_step):
 
 def test_a_step_moves_every_number_that_matters(getkey):
     config = replace(SMALL, state_head="squared")
-    learner = borel_vae.init(config, SPEC, getkey())
+    learner = borel_vae.init(config, OBS, ACT, getkey())
     draws = jax.tree.map(lambda leaf: leaf[None, None], all_terms(getkey()))
     step, seen = jax.jit(partial(borel_vae.step, config)), trajectory(getkey(), lead=(1, 1))
     moved, metrics = step(learner, seen, draws, 1.0)
@@ -256,7 +254,7 @@ def test_what_only_the_rewards_tell_is_believed_and_predicted(getkey, small_step
 
     config = replace(SMALL, learning_rate=1e-2, reward_hidden=(16,), gru=8)
     keys = jax.random.split(getkey(), 1500)
-    learner = borel_vae.init(config, SPEC, getkey())
+    learner = borel_vae.init(config, OBS, ACT, getkey())
     vae = jax.jit(lambda x: jax.lax.scan(update, x, keys)[0])(learner).vae
     of_each = jax.tree.map(lambda leaf: leaf[:, 0], rollouts(getkey()))
     mean = jax.vmap(partial(borel_vae.beliefs, vae.encoder))(of_each).mean
@@ -272,7 +270,7 @@ def test_what_only_the_rewards_tell_is_believed_and_predicted(getkey, small_step
 def test_an_update_of_long_trajectories_fits_into_memory():
     """T = 400, 4 tasks x 8 trajectories, all posteriors: the inputs of the reward decoder alone
     would be 1.7 GB, and every hidden layer 0.7 GB."""
-    config, spec = VaeConfig(), Spec(21, 6, num_train_tasks=100, horizon=200)
+    config = VaeConfig()
     shape = (4, 8, 400)
     assert 4 * 8 * 401 * 400 * (5 + 32 + 16 + 32) * 4 > 1.7e9
 
@@ -286,7 +284,7 @@ def test_an_update_of_long_trajectories_fits_into_memory():
         jax.ShapeDtypeStruct((4, 8, 2), jnp.uint32),
     )
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
-    learner = jax.eval_shape(partial(borel_vae.init, config, spec), key)
+    learner = jax.eval_shape(partial(borel_vae.init, config, 21, 6), key)
     compiled = jax.jit(partial(borel_vae.step, config)).lower(learner, seen, draws).compile()
     analysis = compiled.memory_analysis()
     assert analysis is not None

@@ -61,11 +61,19 @@ class Borel(Algorithm[BorelState, Belief]):
     spec: Spec
     online_context: ClassVar = "step"
 
+    def __post_init__(self) -> None:
+        sizes, obs_dim = self.config.vae.reward_cells, self.spec.obs_dim
+        if len(sizes) > obs_dim:
+            raise InputError(
+                f"vae.reward_cells: has sizes of {len(sizes)} entries of an observation, which has "
+                f"{obs_dim} in all; give fewer"
+            )
+
     def init(self, key: Key) -> BorelState:
         model_key, policy_key = jax.random.split(key)
         config, act_dim = self.config.policy, self.spec.act_dim
-        obs_dim = self.spec.obs_dim + 2 * self.config.vae.latent
-        model = borel_vae.init(self.config.vae, self.spec, model_key)
+        model = borel_vae.init(self.config.vae, self.seen_dim, act_dim, model_key)
+        obs_dim = self.seen_dim + 2 * self.config.vae.latent
         if isinstance(config, DqnConfig):
             policy = dqn.init(config, obs_dim, act_dim, policy_key)
         else:
@@ -201,6 +209,11 @@ class Borel(Algorithm[BorelState, Belief]):
             raise InputError(
                 "a policy of DQN has discrete actions and cannot be exported; evaluate it"
             )
+        if self.config.one_hot_cells:
+            raise InputError(
+                "one_hot_cells: dense layers on numbers cannot tell cells, so that the policy "
+                "cannot be exported; evaluate it, or train with it off"
+            )
         first, *rest = state.policy.actor.layers
         known = jnp.concatenate([task.mean, task.log_variance])
         of_obs, of_known = jnp.split(first.weight, [self.spec.obs_dim])
@@ -228,6 +241,18 @@ class Borel(Algorithm[BorelState, Belief]):
             self.config.vae, vae, task.mean, *seen, scaled=self.scaled
         )
 
-    def scaled(self, obs: Float[Array, "*b obs"]) -> Float[Array, "*b obs"]:
-        """Observations as the networks take them."""
-        return scaled_obs(self.spec, obs, normalize=self.config.normalize_obs)
+    def scaled(self, obs: Float[Array, "*b obs"]) -> Float[Array, "*b seen"]:
+        """Observations as the networks take them: [*b, seen_dim]."""
+        scaled = scaled_obs(self.spec, obs, normalize=self.config.normalize_obs)
+        if not self.config.one_hot_cells:
+            return scaled
+        vae = self.config.vae
+        others = scaled[..., len(vae.reward_cells) :]
+        return jnp.concatenate([borel_vae.one_hot_cell(vae, obs), others], axis=-1)
+
+    @property
+    def seen_dim(self) -> int:
+        """Entries of an observation as the networks take it."""
+        vae = self.config.vae
+        more = vae.num_cells - len(vae.reward_cells) if self.config.one_hot_cells else 0
+        return self.spec.obs_dim + more

@@ -168,6 +168,9 @@ class BorelConfig:
     that no action is ever taken on, with any value."""
     normalize_obs: bool = False
     """Standardise observations with the training tasks' mean and deviation."""
+    one_hot_cells: bool = False
+    """On a grid networks see the cell of an observation, of `vae.reward_cells`, as a one-hot vector
+    in place of its numbers."""
 
     # --- Training ---
     vae_steps: Count = 640_000
@@ -192,6 +195,11 @@ class BorelConfig:
         check_ranges(self)
         if self.batch.name != "batch":
             raise InputError(f"batch: its name is 'batch', not {self.batch.name!r}")
+        if self.one_hot_cells and not self.vae.reward_cells:
+            raise InputError(
+                "one_hot_cells: on, and vae.reward_cells names none; give the sizes of the grid "
+                "there, or switch it off"
+            )
 
     @property
     def gradient_steps(self) -> int:

@@ -32,13 +32,13 @@ from omrl.algos.borel_config import VaeConfig
 from omrl.nets.belief import Belief, BeliefEncoder, TransitionDecoder
 from omrl.ops import belief as gaussian_beliefs
 from omrl.ops.gaussian import gaussian_log_prob
-from omrl.types import Key, Metrics, Scalar, Spec, Trajectory
+from omrl.types import Key, Metrics, Scalar, Trajectory
 
 ADAM: Any = optax.scale_by_adam()  # optax's types know arrays, not trees of our classes
 
 PerPosterior = Float[Array, " term"]
 
-Scale: TypeAlias = Callable[[Float[Array, "*b obs"]], Float[Array, "*b obs"]]
+Scale: TypeAlias = Callable[[Float[Array, "*b obs"]], Float[Array, "*b seen"]]
 """Observations as the networks take them; cells are read off those of the environment."""
 
 
@@ -78,10 +78,11 @@ class Elbo(NamedTuple):
     """In nats."""
 
 
-def init(config: VaeConfig, spec: Spec, key: Key) -> VaeLearner:
-    """New networks with a fresh optimiser."""
+def init(config: VaeConfig, obs_dim: int, act_dim: int, key: Key) -> VaeLearner:
+    """New networks, for observations of `obs_dim` numbers as they see them, with a fresh
+    optimiser."""
     encoder_key, reward_key, state_key = jax.random.split(key, 3)
-    dims = (spec.obs_dim, spec.act_dim)
+    dims = (obs_dim, act_dim)
     encoder = BeliefEncoder.init(
         encoder_key, *dims, config.sizes, config.gru, config.latent, config.keep_bias
     )
@@ -101,7 +102,7 @@ def init(config: VaeConfig, spec: Spec, key: Key) -> VaeLearner:
             *dims,
             sees=("action", "obs"),
             hidden=config.state_hidden,
-            out_dim=num_outputs * spec.obs_dim,
+            out_dim=num_outputs * obs_dim,
         )
     return start(Vae(encoder, rewards, states))
 
@@ -146,12 +147,12 @@ def state_error(
     return -gaussian_log_prob(next_obs, *jnp.split(out, 2)) / next_obs.size
 
 
-def one_hot_cell(config: VaeConfig, next_obs: Float[Array, " obs"]) -> Float[Array, " cell"]:
+def one_hot_cell(config: VaeConfig, obs: Float[Array, "*b obs"]) -> Float[Array, "*b cell"]:
     """1 at the cell that an observation is in; without `reward_cells` there is one cell."""
-    number = jnp.zeros((), jnp.int32)
+    number = jnp.zeros(obs.shape[:-1], jnp.int32)
     for entry, size in enumerate(config.reward_cells):
-        number = number * size + jnp.round(next_obs[entry]).astype(jnp.int32)
-    return jax.nn.one_hot(number, config.num_cells, dtype=next_obs.dtype)
+        number = number * size + jnp.round(obs[..., entry]).astype(jnp.int32)
+    return jax.nn.one_hot(number, config.num_cells, dtype=obs.dtype)
 
 
 def decoded(
@@ -250,7 +251,7 @@ def elbo(
     config: VaeConfig, vae: Vae, trajectory: Trajectory, draws: Draws, scaled: Scale = as_it_is
 ) -> Elbo:
     """Both sides of it, at the same posteriors."""
-    cells = jax.vmap(partial(one_hot_cell, config))(trajectory.next_obs)
+    cells = one_hot_cell(config, trajectory.next_obs)
     obs, next_obs = scaled(trajectory.obs), scaled(trajectory.next_obs)
     trajectory = trajectory._replace(obs=obs, next_obs=next_obs)
     known = beliefs(vae.encoder, trajectory)
