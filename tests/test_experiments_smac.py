@@ -216,19 +216,19 @@ def test_figure_5_of_sawyer_is_smac_without_a_part_each(scale):
 
 def test_the_better_of_both_is_told_where_both_are_there():
     study = EXPERIMENTS["smac-fig5-cheetah-vel"]
-    some = plan(study, "smoke", only=["MACAW (original)", "MACAW (matched)", "BOReL (matched)"])
+    some = plan(study, "gpu", only=["MACAW (original)", "MACAW (matched)", "BOReL (matched)"])
     outcomes = []
     for number, each in enumerate(some):
         result = make_result(protocol="explore", shots=(0, 2))
         result = replace(result, returns=result.returns + 10.0 * number)
         outcomes.append(Outcome(each, Path("run"), "ef" * 32, result, (), 1.0, 1.0))
     made = rows.make_rows(study, outcomes)
-    lines = [line for line in rows.notes(study, "smoke", made) if "the better one" in line]
+    lines = [line for line in rows.notes(study, "gpu", made) if "the better one" in line]
     (line,) = lines
     assert line.startswith("MACAW, the better one as in the paper: MACAW (matched), ")
     header, cells = rows.table(study, made)
     assert cells[0][header.index("adaptation")] == "2 trajectories"
-    text = "\n".join(rows.notes(study, "smoke", made))
+    text = "\n".join(rows.notes(study, "gpu", made))
     assert "Macaw after 1,000 updates, seeds 0, 1" in text
 
 

@@ -10,13 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from omrl.experiments.declare import Arm, Claim, Experiment, Overrides, Scale, Setting
+from omrl.experiments.declare import (
+    SCALES,
+    Arm,
+    Claim,
+    Experiment,
+    Overrides,
+    Scale,
+    Setting,
+)
 from omrl.experiments.smac_scales import settings, slices
 from omrl.preset_smac import ABLATIONS, ENVS
 
 _PAPER = "arXiv:2107.03974"
 _SMAC = "SMAC"
 OFFLINE, ONLINE = "after offline training", "after the online phase"
+_NOT_SMOKE: tuple[Scale, ...] = ("gpu", "paper")
 
 PHYSICS = ("walker-params", "hopper-params")
 """Problems whose tasks differ in their physics: no task can take over episodes of another."""
@@ -40,13 +49,20 @@ def _smac(problem: str, method: str, changes: Overrides | None = None) -> tuple[
     return replace(online, group=OFFLINE, after="offline"), online
 
 
+_COMPARED_AT_SMOKE = ("cheetah-vel", "walker-params")
+"""A problem of different rewards and one of different physics: each run compiles for seconds."""
+
+
 def _compared(problem: str, method: str, kind: str) -> Arm:
-    """MACAW or BOReL with one of the two kinds of hyper-parameters."""
-    prefix = f"{method.lower()}-smac-{problem}"
-    # Of the smoke scale, where sizes are alike, the matched ones have a layer more.
-    deep: Overrides = {f"algo.{'policy.' * (method == 'BOReL')}hidden": [32, 32, 32]}
-    at: Mapping[Scale, Overrides] = {"smoke": deep} if kind == "matched" else {}
-    return Arm(f"{method} ({kind})", f"{prefix}-{kind}", OFFLINE, at=at)
+    """MACAW or BOReL with one of the two kinds of hyper-parameters; at scale smoke, where sizes are
+    alike, with one of them."""
+    smoke = kind == "matched" and problem in _COMPARED_AT_SMOKE
+    return Arm(
+        f"{method} ({kind})",
+        f"{method.lower()}-smac-{problem}-{kind}",
+        OFFLINE,
+        scales=SCALES if smoke else _NOT_SMOKE,
+    )
 
 
 _ORACLE: Overrides = {"algo.oracle": True, "algo.exploration.label_context": 0}
@@ -60,7 +76,7 @@ def _figure_5(problem: str) -> Experiment:
         method=_RELABELLED,
         reads="relabelled",
         overrides={"slice": "all"},
-        scales=("gpu", "paper"),
+        scales=_NOT_SMOKE,
     )
     return Experiment(
         id=f"smac-fig5-{problem}",
