@@ -80,7 +80,7 @@ def made(monkeypatch) -> list[tuple[str, Path, Path | None, int | None]]:
     monkeypatch.setattr(registry, "EXPERIMENTS", three)
     asked = []
 
-    def carry_out(chosen, options, command):
+    def carry_out(chosen, options, command, crew):
         asked.append((chosen.id, options.out, options.cache, options.seeds))
         return Reproduction([], {"experiment": chosen.id})
 
@@ -91,10 +91,10 @@ def made(monkeypatch) -> list[tuple[str, Path, Path | None, int | None]]:
 def fail(monkeypatch, name: str, error: Exception) -> None:
     others = reproduce_all.carry_out
 
-    def carry_out(chosen, options, command):
+    def carry_out(chosen, options, command, crew):
         if chosen.id == name:
             raise error
-        return others(chosen, options, command)
+        return others(chosen, options, command, crew)
 
     monkeypatch.setattr(reproduce_all, "carry_out", carry_out)
 

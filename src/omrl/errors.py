@@ -31,8 +31,11 @@ class Stopped(Exception):  # noqa: N818 - being told to stop is not an error
     """A signal ended the run after a checkpoint. `code` is the exit code, 128 + signal number."""
 
     def __init__(self, code: int, message: str):
-        super().__init__(message)
+        super().__init__(code, message)  # Both, so that it can be sent to another process.
         self.code = code
+
+    def __str__(self) -> str:
+        return self.args[1]
 
 
 _REMEDIES = {

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> tuple[int, str]:
     """Runs one command; its exit code, and in one line what went wrong."""
-    modules, arguments = _split(arguments)
+    modules, arguments = split_imports(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())
         return (0 if arguments else 2), ""
@@ -71,7 +71,7 @@ def _run(arguments: list[str]) -> tuple[int, str]:
         for argument in filter(UNSTORABLE.search, [*modules, *arguments]):
             raise InputError(f"{argument!r}: has a character that files cannot have; leave it out")
         for module in modules:
-            _import(module)
+            import_module(module)
         if name not in COMMANDS:
             raise InputError(f"no command {name!r}; {nearest(name, COMMANDS)}")
         command = importlib.import_module(f"omrl.cli.{name}")
@@ -95,7 +95,7 @@ def _run(arguments: list[str]) -> tuple[int, str]:
     return 0, ""
 
 
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+def split_imports(arguments: list[str]) -> tuple[list[str], list[str]]:
     """The modules of every leading `--import MODULE`, and what is behind them."""
     modules = []
     while arguments and arguments[0].partition("=")[0] == IMPORT:
@@ -105,7 +105,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return modules, arguments
 
 
-def _import(module: str) -> None:
+def import_module(module: str) -> None:
     """Imports a module, which may be in the present folder. `InputError` if that fails."""
     from omrl.errors import InputError, reason
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -14,13 +16,15 @@ from omrl import bundled
 from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.config import json_hash
 from omrl.errors import InputError
-from omrl.experiments.declare import Experiment, FromRun, Scale, plan
+from omrl.experiments.declare import Experiment, FromRun, Planned, Scale, plan
 from omrl.experiments.registry import ALL, EXPERIMENTS, OUTSIDE_RL, experiment
 from omrl.omniglot.settings import ID as OMNIGLOT
-from omrl.ranges import Count
+from omrl.ranges import Count, check_ranges
 from omrl.tables import markdown, print_lines, print_table
 
 if TYPE_CHECKING:
+    from omrl.data.collect.config import CollectConfig
+    from omrl.experiments.crew import Crew
     from omrl.experiments.reproduce import Reproduction
     from omrl.experiments.rows import Row
 
@@ -41,6 +45,9 @@ ID is one of
 --scale gpu     complete lifetimes on one GPU, in pieces of ten minutes (--only)
 --scale paper   the paper's settings, lengths and number of seeds
 
+--ray local     data, trainings and evaluations side by side, as tasks of Ray on this machine
+--ray HOST:PORT on a cluster, whose nodes share DIR and the cache (docs/reproduce.md)
+
 {omniglot} is of images that you give, and has options of its own: ID --help
 """
 
@@ -54,6 +61,41 @@ class ListOptions:
     """Do so."""
     json: bool = False
     """Print JSON."""
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """Whether stages are made side by side."""
+
+    ray: str = ""
+    """local, or HOST:PORT of a cluster whose nodes share the folders: stages are tasks of Ray."""
+    ray_cpus: Count | None = None
+    """Of each stage, and JAX's threads on them. Without it all of a node, or a GPU's share."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.ray_cpus is not None and not self.ray:
+            raise InputError("ray_cpus: needs --ray local or --ray HOST:PORT")
+
+    def crew(
+        self, compute: DeviceOptions, command: str, say: Callable[[str], None], quiet: bool
+    ) -> AbstractContextManager[Crew | None]:
+        """Whoever makes the stages; None: this process does."""
+        if not self.ray:
+            return nullcontext()
+        if compute.coordinator:
+            raise InputError("coordinator: a stage of --ray is on one node; leave out one of them")
+        from omrl.experiments.crew import connect
+
+        return connect(
+            self.ray,
+            command=command,
+            device=compute.device,
+            devices=compute.devices,
+            cpus=self.ray_cpus,
+            say=say,
+            quiet=quiet,
+        )
 
 
 @dataclass(frozen=True)
@@ -75,10 +117,15 @@ class ReproduceOptions:
     only: tuple[str, ...] = ()
     """Methods, or single rows as the table names them ('MACAW, 20 tasks')."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
+    tasks: Annotated[RayOptions, tyro.conf.arg(name="")] = field(default_factory=RayOptions)
     quiet: bool = False
     """No progress lines."""
     json: bool = False
     """Print what results.json holds instead of the table."""
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str], command: str) -> None:
@@ -105,7 +152,8 @@ def main(arguments: Sequence[str], command: str) -> None:
         return
     chosen = experiment(name)
     options = parse(ReproduceOptions, "reproduce ID", rest)
-    done = carry_out(chosen, options, command)
+    with options.tasks.crew(options.compute, command, options.say, options.quiet) as crew:
+        done = carry_out(chosen, options, command, crew)
     if options.json:
         print_json(done.found)
         return
@@ -132,20 +180,17 @@ def _list(options: ListOptions) -> None:
         print(markdown(listing.HEADER, listing.table()))
 
 
-def carry_out(chosen: Experiment, options: ReproduceOptions, command: str) -> Reproduction:
+def carry_out(
+    chosen: Experiment, options: ReproduceOptions, command: str, crew: Crew | None = None
+) -> Reproduction:
     """Makes what is not there yet, and writes all results."""
     from omrl.experiments.reproduce import reproduce
 
-    planned = plan(chosen, options.scale, seeds=options.seeds, only=options.only)
-    if options.out.is_file():
-        raise InputError(f"{options.out}: is a file; give a folder for the results")
-
-    def say(text: str) -> None:
-        if not options.quiet:
-            print(text, file=sys.stderr, flush=True)
-
-    devices = options.compute.resolve()
-    data = str(options.data or _data(chosen, options, say))
+    planned = _planned(chosen, options)
+    if crew is not None:
+        crew.wait(order(chosen, options, command, crew))
+    devices = [] if crew is not None else options.compute.resolve()
+    data = str(options.data or _data(chosen, options, options.say))
     return reproduce(
         chosen,
         options.scale,
@@ -155,9 +200,34 @@ def carry_out(chosen: Experiment, options: ReproduceOptions, command: str) -> Re
         cache=options.cache,
         devices=devices,
         command=command,
-        say=say,
+        say=options.say,
         quiet=options.quiet,
     )
+
+
+def order(chosen: Experiment, options: ReproduceOptions, command: str, crew: Crew) -> list[Any]:
+    """The tasks that make what is not there yet."""
+    from omrl.experiments import ray_stages, sources
+    from omrl.experiments.stages import Workshop
+
+    planned, collect, data = _planned(chosen, options), None, str(options.data or "")
+    name = chosen.scales[options.scale].data
+    if not data and not isinstance(name, FromRun):
+        data = name
+        if not name.startswith(bundled.PREFIX):
+            _, _, folder = _collection(name, options)
+            data = str(folder) if folder.exists() else ""
+            collect = None if data else partial(_data, chosen, options)
+    home, held = options.cache or options.out, sources.named(data, planned)
+    shop = Workshop(held, home / "runs", [], command, crew.say, options.quiet)
+    return ray_stages.order(crew, shop, chosen, options.scale, planned, options.out, collect)
+
+
+def _planned(chosen: Experiment, options: ReproduceOptions) -> tuple[Planned, ...]:
+    planned = plan(chosen, options.scale, seeds=options.seeds, only=options.only)
+    if options.out.is_file():
+        raise InputError(f"{options.out}: is a file; give a folder for the results")
+    return planned
 
 
 def _data(chosen: Experiment, options: ReproduceOptions, say: Callable[[str], None]) -> str:
@@ -169,12 +239,9 @@ def _data(chosen: Experiment, options: ReproduceOptions, say: Callable[[str], No
     if name.startswith(bundled.PREFIX):
         return name
     from omrl.cli import collect
-    from omrl.experiments.stages import ADDRESS, told_to_repeat
+    from omrl.experiments.stages import told_to_repeat
 
-    config = collect.named_config(name)
-    command = collect.canonical_command(config)
-    digits = json_hash(command)[:ADDRESS]
-    folder = (options.cache or options.out) / "data" / f"{name}-{digits}"
+    config, command, folder = _collection(name, options)
     if not folder.exists():
         begun = folder.with_name(folder.name + ".partial").exists()
         say(f"{'going on with' if begun else 'collecting'} {folder}")
@@ -182,6 +249,17 @@ def _data(chosen: Experiment, options: ReproduceOptions, say: Callable[[str], No
             device = options.compute.device
             collect.run(config, folder, command=command, resume=begun, device=device)
     return str(folder)
+
+
+def _collection(name: str, options: ReproduceOptions) -> tuple[CollectConfig, str, Path]:
+    """Config, command and folder of the data of a preset of `omrl collect`."""
+    from omrl.cli import collect
+    from omrl.experiments.stages import ADDRESS
+
+    config = collect.named_config(name)
+    command = collect.canonical_command(config)
+    digits = json_hash(command)[:ADDRESS]
+    return config, command, (options.cache or options.out) / "data" / f"{name}-{digits}"
 
 
 def show(chosen: Experiment, scale: Scale, rows: Sequence[Row]) -> None:

@@ -53,8 +53,7 @@ def reproduce(
     """
     home = cache or out
     shop = Workshop(sources.named(data, planned), home / "runs", devices, command, say, quiet)
-    own = [each.config.train.seeds for each in planned if not each.arm.collects]
-    seeds = own[0] if own else None
+    seeds = num_seeds(planned)
     if not data:
         page.check_out(out, experiment.id, scale, seeds=seeds)
     shop = sources.provide(shop, experiment, scale, planned, home / "data")
@@ -66,3 +65,9 @@ def reproduce(
     ]
     made = rows.make_rows(experiment, outcomes)
     return Reproduction(made, page.write(out, experiment, scale, made, command))
+
+
+def num_seeds(planned: Sequence[Planned]) -> int | None:
+    """Of every run but the one that collects; None where there is no other."""
+    own = [each.config.train.seeds for each in planned if not each.arm.collects]
+    return own[0] if own else None
