@@ -212,17 +212,13 @@ def connect(
         import ray  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise InputError(f"--ray: Ray is not installed; {INSTALL}") from None
-    if address.startswith("ray://"):
-        raise InputError(f"--ray {address}: run the command on a node; give its HOST:PORT, or auto")
+    _check_address(address)
     own = {"include_dashboard": False} if address == LOCAL else {}
     with Interrupt() as interrupt:  # Also puts back handlers of signals that Ray replaces.
         try:
             ray.init(address, log_to_driver=not quiet, logging_level="ERROR", **own)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise InputError(
-                f"--ray {address}: no cluster is there ({reason(error)}); give the HOST:PORT that "
-                "ray start --head prints, or local"
-            ) from None
+            raise InputError(_nobody(address, error)) from None
     try:
         if interrupt.signum:
             raise Stopped(128 + interrupt.signum, "stopped before any stage was begun")
@@ -230,6 +226,26 @@ def connect(
         yield Crew(ray, command, device, devices, cpus, say)
     finally:
         ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """`InputError` where nothing answers; Ray would try for minutes."""
+    if address in (LOCAL, "auto"):
+        return
+    host, _, port = address.rpartition(":")
+    if "/" in host or not (host and port.isascii() and port.isdigit()):
+        raise InputError(f"--ray {address}: give local, auto or HOST:PORT, run on one of its nodes")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(_nobody(address, error)) from None
+
+
+def _nobody(address: str, error: Exception) -> str:
+    return (
+        f"--ray {address}: no cluster is there ({reason(error)}); give the HOST:PORT that ray "
+        "start --head prints, or local"
+    )
 
 
 @cache
