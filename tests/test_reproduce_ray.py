@@ -1,4 +1,4 @@
-"""`omrl reproduce --ray`: the graph and the locks everywhere, tasks of Ray where it is installed."""
+"""`omrl reproduce --ray`: its graph and locks, and tasks of Ray where that is installed."""
 
 from __future__ import annotations
 
