@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from omrl.cli import collect, main
 from omrl.cli import reproduce as command
 from omrl.data.collect.presets import named_config
 from omrl.errors import InputError, Stopped
-from omrl.experiments import registry, stages
+from omrl.experiments import holding, registry, stages
 from omrl.experiments.declare import plan
+from omrl.experiments.holding import LOCKS
 from omrl.logs import read_log
 from omrl.results import EvalResult
 from tiny_study import STUDY
@@ -77,7 +79,7 @@ def test_a_study_from_data_to_page(done, cheetah_run):
     # Cloning does not adapt.
     assert third["improvement"]["low"] == third["improvement"]["high"] == 0.0
     assert third["probability"] is not None
-    files = {str(path.relative_to(done)) for path in done.iterdir()}
+    files = {str(path.relative_to(done)) for path in done.iterdir() if path.name != LOCKS}
     assert files == {"runs", "results", "table.md", "results.json", "figure.png", "page.html"}
     assert returns(done).keys() == {"macaw", "macaw-one-trajectory", "bc"}
     # The same run by hand.
@@ -94,9 +96,66 @@ def test_what_is_done_is_not_done_again(capsys, monkeypatch, done, cheetah_data,
     assert len(rows) == 3
     assert "paper: Nothing. (no paper)" in printed
     assert "page.html" in printed
-    assert not (tmp_path / "again" / "runs").exists()
+    assert {path.name for path in (tmp_path / "again").iterdir()}.isdisjoint({"runs", LOCKS})
     for label, values in returns(tmp_path / "again").items():
         np.testing.assert_array_equal(values, returns(done)[label])
+
+
+def test_what_another_command_is_making_is_waited_for_and_then_found(
+    capsys, monkeypatch, done, cheetah_data, tmp_path
+):
+    """Runs and evaluations come to be while their locks are waited for; none is made twice."""
+    forbid_training(monkeypatch)
+    monkeypatch.setattr(metatrain, "evaluate_trained", metatrain.start)
+    cache, waited = tmp_path / "cache", []
+
+    @contextmanager
+    def wait(path, say):
+        assert path.parent == cache / LOCKS
+        waited.append(path.name)
+        for run in (done / "runs").iterdir():
+            if path.name == run.name:
+                without = shutil.ignore_patterns("*.npz")
+                shutil.copytree(run, cache / "runs" / run.name, ignore=without)
+            elif path.name.startswith(run.name):
+                shutil.copytree(
+                    run / "eval", cache / "runs" / run.name / "eval", dirs_exist_ok=True
+                )
+        yield
+
+    monkeypatch.setattr(stages, "holding", wait)
+    out = tmp_path / "out"
+    reproduce(capsys, cheetah_data, out, "--cache", cache)
+    for label, values in returns(out).items():
+        np.testing.assert_array_equal(values, returns(done)[label])
+    macaw, bc = (path.name for path in sorted((done / "runs").iterdir(), reverse=True))
+    assert waited == [macaw, f"{macaw}-step-00000003", bc, f"{bc}-step-00000003"]
+
+
+def test_damage_in_the_cache_is_told_with_what_to_do(
+    capsys, monkeypatch, done, cheetah_data, tmp_path
+):
+    forbid_training(monkeypatch)
+    cache = shutil.copytree(done, tmp_path / "cache")
+    (run,) = cache.glob("runs/bc-*")
+    arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--out", str(cache), "--only", "BC"]
+    arguments += ["--data", str(cheetah_data), "--device", "cpu"]
+
+    def refused() -> str:
+        assert main(arguments) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    file = run / "eval" / "step-00000003.npz"
+    file.write_bytes(file.read_bytes()[:100])
+    line = refused()
+    assert str(file) in line
+    assert line.endswith("; delete it and repeat the command")
+    file.unlink()  # as it says
+    reproduce(capsys, cheetah_data, cache, "--only", "BC")
+    np.testing.assert_array_equal(returns(cache)["bc"], returns(done)["bc"])
+    (run / "config.json").unlink()
+    assert f"{run}: has no config.json" in refused()
 
 
 def test_a_changed_setting_is_another_run(capsys, monkeypatch, done, cheetah_data, tmp_path):
@@ -264,3 +323,20 @@ def test_data_of_a_scale_is_collected_once(monkeypatch, tmp_path):
     command._data(study, options, said.append)
     assert collected[1][2] is True
     assert said[-1] == f"going on with {folder}"
+
+
+def test_data_that_another_command_collects_is_waited_for(monkeypatch, tmp_path):
+    def run(*_, **__):
+        raise AssertionError("it is there by now")
+
+    @contextmanager
+    def wait(path, say):
+        (tmp_path / "cache" / "data" / path.name).mkdir(parents=True)
+        yield
+
+    monkeypatch.setattr(collect, "run", run)
+    monkeypatch.setattr(holding, "holding", wait)
+    setting = replace(STUDY.scales["gpu"], data="cheetah-vel-random")
+    study = replace(STUDY, scales={"gpu": setting})
+    options = command.ReproduceOptions("gpu", tmp_path / "out", cache=tmp_path / "cache")
+    assert Path(command._data(study, options, print)).is_dir()

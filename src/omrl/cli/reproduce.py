@@ -239,13 +239,17 @@ def _data(chosen: Experiment, options: ReproduceOptions, say: Callable[[str], No
     if name.startswith(bundled.PREFIX):
         return name
     from omrl.cli import collect
+    from omrl.experiments.holding import LOCKS, holding
     from omrl.experiments.stages import told_to_repeat
 
     config, command, folder = _collection(name, options)
-    if not folder.exists():
-        begun = folder.with_name(folder.name + ".partial").exists()
-        say(f"{'going on with' if begun else 'collecting'} {folder}")
-        with told_to_repeat():
+    lock = folder.parent.with_name(LOCKS) / folder.name
+    if folder.exists():
+        return str(folder)
+    with told_to_repeat(), holding(lock, say):
+        if not folder.exists():
+            begun = folder.with_name(folder.name + ".partial").exists()
+            say(f"{'going on with' if begun else 'collecting'} {folder}")
             device = options.compute.device
             collect.run(config, folder, command=command, resume=begun, device=device)
     return str(folder)

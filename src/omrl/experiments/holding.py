@@ -1,10 +1,11 @@
 """A stage is made by one process at a time, over all machines that share its folder.
 
-A node that was lost takes its processes along, mostly: a process may live on a while after its
-node was given up, and one whose node only lost its connection lives on for good. So whoever makes
-a stage holds a lock of the file system. It is let go however the process ends; on a network file
-system by the server, when that has lost the machine. A second attempt waits for it and then goes
-on, or finds all done.
+Commands may share a cache. And of Ray's stages a second attempt may be under way: a node that was
+lost takes its processes along, mostly, but a process may live on a while after its node was given
+up, and one whose node only lost its connection lives on for good. So whoever makes a stage holds a
+lock of the file system. It is let go however the process ends; on a network file system by the
+server, when that has lost the machine. A second one waits for it and then goes on, or finds all
+done.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+LOCKS = ".locks"
+"""Folder beside runs/ and data/ with a file for each stage."""
 PAUSE = 1.0
 """Seconds between attempts to take a lock."""
 WATCH = 5.0

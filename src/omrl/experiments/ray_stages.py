@@ -6,9 +6,7 @@ when a stage is made, and nothing else.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +15,12 @@ from omrl.config import json_hash, to_json
 from omrl.experiments import page, sources, stages
 from omrl.experiments.crew import Crew
 from omrl.experiments.declare import Experiment, FromRun, Planned, Scale, collecting
-from omrl.experiments.holding import holding
+from omrl.experiments.holding import LOCKS
 from omrl.experiments.reproduce import num_seeds
 from omrl.experiments.sources import reads
-from omrl.experiments.stages import Sources, Workshop
+from omrl.experiments.stages import Sources, Workshop, held
 
 Say = Callable[[str], None]
-LOCKS = ".locks"
-"""Folder beside runs/ and data/."""
 
 
 def order(
@@ -101,7 +97,7 @@ def _collected(
     planned: Sequence[Planned],
     collect: Callable[[Say], str],
 ) -> Sources:
-    with _held(replace(shop, say=say), f"collect-{name}"):
+    with held(replace(shop, say=say), f"collect-{name}"):
         return sources.named(collect(say), planned)
 
 
@@ -116,7 +112,7 @@ def _provided(
     *before: Path,
 ) -> Sources:
     shop = replace(shop, devices=devices, say=say)
-    with _held(shop, f"data-{origin[: stages.ADDRESS]}"):
+    with held(shop, f"data-{origin[: stages.ADDRESS]}"):
         folder = shop.runs.with_name("data")
         return sources.provide(shop, experiment, scale, planned, folder).data
 
@@ -126,8 +122,7 @@ def _trained(
 ) -> Path:
     shop = replace(shop, devices=devices, say=say, data=data)
     problem = stages.check(shop, planned)
-    with _held(shop, stages.address(planned, problem)):
-        return stages.train(shop, planned, problem)
+    return stages.train(shop, planned, problem)
 
 
 def _evaluated(
@@ -141,15 +136,5 @@ def _evaluated(
     shop = replace(shop, devices=devices, say=say, data=data)
     problem = stages.check(shop, planned)
     of = json_hash([to_json(planned.evaluation), planned.arm.after])[: stages.ADDRESS]
-    with _held(shop, f"{stages.address(planned, problem)}-{of}"):
+    with held(shop, f"{stages.address(planned, problem)}-{of}"):
         return stages.carry_out(shop, planned, problem).folder
-
-
-@contextmanager
-def _held(shop: Workshop, name: str) -> Iterator[None]:
-    """Holds the lock of a stage, and sees what those before it left."""
-    with holding(shop.runs.with_name(LOCKS) / name, shop.say):
-        for folder in (shop.runs, shop.runs.with_name("data")):
-            if folder.is_dir():
-                os.listdir(folder)  # A client of NFS asks its server when a folder is opened.
-        yield

@@ -23,7 +23,7 @@ from omrl.envs import registry
 from omrl.errors import InputError
 from omrl.experiments import stages
 from omrl.experiments.declare import Experiment, FromRun, Planned, Relabelled, Scale, collecting
-from omrl.experiments.stages import ADDRESS, Sources, Workshop, told_to_repeat
+from omrl.experiments.stages import ADDRESS, Sources, Workshop, held, told_to_repeat
 
 ENCODER = "-encoder"
 """Behind the name of a dataset that of the encoder buffer beside it, as from-run writes them."""
@@ -73,9 +73,15 @@ def _of_run(shop: Workshop, planned: Planned, folder: Path) -> Sources:
     run = stages.train(shop, planned, stages.check(shop, planned))
     main = folder / run.name
     encoder = main.with_name(main.name + ENCODER)
-    if not (main.exists() and encoder.exists()):
-        shop.say(f"making datasets of {run}: {main}, {encoder}")
-        write_collected(run, main, overwrite=True)
+
+    def there() -> bool:
+        return main.exists() and encoder.exists()
+
+    if not there():
+        with held(shop, f"data-{main.name}"):
+            if not there():
+                shop.say(f"making datasets of {run}: {main}, {encoder}")
+                write_collected(run, main, overwrite=True)
     return Sources(str(main), str(encoder))
 
 
@@ -89,14 +95,11 @@ def _relabelled(shop: Workshop, how: Relabelled, main: str, folder: Path) -> str
         options += [f"--{name.replace('_', '-')}", str(chosen[name])]
     name = bundled.resolve(main).name
     out = folder / f"{name}-relabelled-{json_hash([source.manifest.hash, options])[:ADDRESS]}"
+    command = shlex.join(["omrl", "data", "relabel", name, OUT, *options])
     if not out.exists():
-        shop.say(f"relabelling {main}: {out}")
-        with told_to_repeat():
-            relabel(
-                source.view(Slice.parse(how.slice)),
-                out,
-                registry.make(source.env_id),
-                borrowing=how.borrowing,
-                command=shlex.join(["omrl", "data", "relabel", name, OUT, *options]),
-            )
+        with told_to_repeat(), held(shop, f"data-{out.name}"):
+            if not out.exists():
+                shop.say(f"relabelling {main}: {out}")
+                view, env = source.view(Slice.parse(how.slice)), registry.make(source.env_id)
+                relabel(view, out, env, borrowing=how.borrowing, command=command)
     return str(out)

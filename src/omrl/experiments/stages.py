@@ -7,6 +7,7 @@ whose settings changed is another run, beside the old one.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,10 +28,12 @@ from omrl.envs import registry
 from omrl.errors import InputError, Stopped, nearest
 from omrl.evaluate import How
 from omrl.experiments.declare import Planned
+from omrl.experiments.holding import LOCKS, holding
 from omrl.logs import read_log
 from omrl.metatrain import Problem, Trained
 from omrl.presets import RunRecord
 from omrl.protocol import EvalConfig
+from omrl.result_files import FIX
 from omrl.results import EvalResult
 from omrl.runs import open_run
 from omrl.train import num_updates
@@ -38,6 +41,8 @@ from omrl.tuning import counted
 
 ADDRESS = 12
 """Hexadecimal digits of a hash in the name of a folder."""
+
+_AGAIN = "delete it and repeat the command"
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def carry_out(shop: Workshop, planned: Planned, problem: Problem) -> Outcome:
     folder = train(shop, planned, problem)
     updates = _updates_at(planned, problem.stages)
     result = _evaluate(shop, planned, folder, updates)
-    own = [EvalResult.load(path) for path in sorted(folder.glob("eval/step-*.npz"))]
+    own = [_load(path) for path in sorted(folder.glob("eval/step-*.npz"))]
     log = read_log(folder)
     return Outcome(
         planned,
@@ -139,8 +144,16 @@ def carry_out(shop: Workshop, planned: Planned, problem: Problem) -> Outcome:
 
 
 def train(shop: Workshop, planned: Planned, problem: Problem) -> Path:
-    """The folder of the run, with all of its updates made."""
-    folder, label = shop.runs / address(planned, problem), planned.arm.label
+    """The folder of the run, with all of its updates made; by one process at a time."""
+    folder = shop.runs / address(planned, problem)
+    if not _is_trained(folder):  # Else nothing is written: the cache may be read-only.
+        with held(shop, folder.name):
+            _train(shop, planned, problem, folder)
+    return folder
+
+
+def _train(shop: Workshop, planned: Planned, problem: Problem, folder: Path) -> None:
+    label = planned.arm.label
     data, encoder = shop.data.of(planned)
     how: dict[str, Any] = {
         "command": shop.command,
@@ -149,6 +162,11 @@ def train(shop: Workshop, planned: Planned, problem: Problem) -> Path:
         "quiet": shop.quiet,
     }
     _clear_stillborn(folder)
+    if folder.exists() and not (folder / "config.json").exists():
+        raise InputError(
+            f"{folder}: has no config.json, which says what run it is; restore that file, or "
+            "delete the folder and repeat the command to train it again"
+        )
     with told_to_repeat():
         if not folder.exists():
             updates = sum(stage.steps for stage in problem.stages)
@@ -161,7 +179,16 @@ def train(shop: Workshop, planned: Planned, problem: Problem) -> Path:
             shop.say(f"{label}: going on in {folder} from update {done:,} of {total:,}")
             moved = {"data": _path(data), "encoder_data": _path(encoder)}
             metatrain.go_on(folder, **moved, **how)
-    return folder
+
+
+@contextmanager
+def held(shop: Workshop, name: str) -> Iterator[None]:
+    """Holds the lock of a stage, and sees what those before it left."""
+    with holding(shop.runs.with_name(LOCKS) / name, shop.say):
+        for folder in (shop.runs, shop.runs.with_name("data")):
+            if folder.is_dir():
+                os.listdir(folder)  # A client of NFS asks its server when a folder is opened.
+        yield
 
 
 def _path(text: str) -> Path | None:
@@ -175,21 +202,36 @@ def _evaluate(shop: Workshop, planned: Planned, folder: Path, updates: int) -> E
         name = f"{config.protocol}-{json_hash(to_json(config))[:8]}-{updates:08d}"
     path = folder / "eval" / f"{name}.npz"
     if not path.exists():
-        shop.say(f"{planned.arm.label}: evaluating {folder}")
-        trained = metatrain.load_trained(folder, shop.devices, step=updates, shots=config.rounds)
-        how = How(unfinished=unfinished(path), report=shop.say)
-        data, _ = shop.data.of(planned)
-        metatrain.evaluate_trained(trained, data or None, config, how).save(path)
-        unfinished(path).unlink(missing_ok=True)
-    result = EvalResult.load(path)
+        with held(shop, f"{folder.name}-{name}"):
+            if not path.exists():
+                shop.say(f"{planned.arm.label}: evaluating {folder}")
+                _measure(shop, planned, folder, updates, path)
+    result = _load(path)
     wanted = (metatrain.read_record(open_run(folder)).hash, updates, config)
     source = result.provenance
     if (source.run_hash, source.step, result.config) != wanted:
         raise InputError(
-            f"{path}: is no evaluation of this run after {updates:,} updates; delete it and repeat "
-            "the command"
+            f"{path}: is no evaluation of this run after {updates:,} updates; {_AGAIN}"
         )
     return result
+
+
+def _load(path: Path) -> EvalResult:
+    try:
+        return EvalResult.load(path)
+    except InputError as error:
+        what = str(error).removesuffix(f"; {FIX}")
+        raise InputError(f"{what}; {_AGAIN}") from error
+
+
+def _measure(shop: Workshop, planned: Planned, folder: Path, updates: int, path: Path) -> None:
+    """Writes the evaluation `path`."""
+    config = planned.evaluation
+    trained = metatrain.load_trained(folder, shop.devices, step=updates, shots=config.rounds)
+    how = How(unfinished=unfinished(path), report=shop.say)
+    data, _ = shop.data.of(planned)
+    metatrain.evaluate_trained(trained, data or None, config, how).save(path)
+    unfinished(path).unlink(missing_ok=True)
 
 
 def _diagnose(
@@ -221,6 +263,14 @@ def _clear_stillborn(folder: Path) -> None:
     """Removes a run folder that a kill left before anything of the run was in it."""
     if folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir()):
         shutil.rmtree(folder)
+
+
+def _is_trained(folder: Path) -> bool:
+    """Whether all updates of the run are made."""
+    if not (folder / "config.json").exists():
+        return False
+    record = metatrain.read_record(open_run(folder))
+    return _updates_made(folder) >= _updates_wanted(record)
 
 
 def _updates_made(folder: Path) -> int:
