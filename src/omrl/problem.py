@@ -8,6 +8,8 @@ from pathlib import Path
 
 from omrl.algorithm import Algorithm, Stage
 from omrl.algos import registry as algorithms
+from omrl.algos.borel_config import BorelConfig
+from omrl.algos.dqn import DqnConfig
 from omrl.config import json_hash
 from omrl.data.dataset import Dataset
 from omrl.data.mixture import DataView, check_tasks, open_view
@@ -100,6 +102,7 @@ def open_problem(
     """
     env = registry.make(config.env)
     check_traces(config.eval, env)
+    _check_actions(config, env)
     problem = (
         _open_logged(config, env, data, mix, encoder_data)
         if data
@@ -128,6 +131,7 @@ def _open_logged(
     env = with_tasks_of(dataset, env)
     tasks = _train_tasks(config, env, dataset)
     view = open_view(config.slice, dataset, open_for_training(mix, env) if mix else None)
+    _check_cells(config, view, tasks)
     encoder = None
     if config.encoder_slice or encoder_data:
         source = open_for_training(encoder_data, env) if encoder_data else dataset
@@ -195,6 +199,32 @@ def _train_tasks(config: RunConfig, env: TaskEnv, dataset: Dataset | None) -> tu
             f"in {of}{without}; take at most that many: --algo.task-batch"
         )
     return tasks
+
+
+def _check_actions(config: RunConfig, env: TaskEnv) -> None:
+    """`InputError` where a method of discrete actions would take numbers for choices."""
+    discrete = isinstance(config.algo, BorelConfig) and isinstance(config.algo.policy, DqnConfig)
+    if discrete and not env.discrete_actions:
+        raise InputError(
+            f"algo.policy: DQN chooses among discrete actions, and those of {env.spec.id} are "
+            "continuous; take a preset with SAC (an environment of your own says "
+            "discrete_actions = True)"
+        )
+
+
+def _check_cells(config: RunConfig, view: DataView, tasks: Sequence[int]) -> None:
+    """`InputError` where observations are in no cell of the grid that the settings describe."""
+    sizes = config.algo.vae.reward_cells if isinstance(config.algo, BorelConfig) else ()
+    for index in tasks if sizes else ():
+        obs = view.task(index).obs
+        for entry, size in enumerate(sizes[: obs.shape[1]]):
+            low, high = float(obs[:, entry].min()), float(obs[:, entry].max())
+            if round(low) < 0 or round(high) >= size:
+                raise InputError(
+                    f"algo.vae.reward_cells: {view.path}, task {index}: entry {entry} of its "
+                    f"observations goes from {low:g} to {high:g}, and the grid has {size} values "
+                    f"of it, from 0; give its sizes, {round(high) + 1} or more, or none"
+                )
 
 
 def _check_explored(problem: Problem) -> None:

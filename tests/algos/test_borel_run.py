@@ -17,6 +17,8 @@ from omrl.cli import main
 from omrl.config import from_json, to_json
 from omrl.data.device import byte_budget
 from omrl.data.sample import BatchSpec
+from omrl.envs import registry
+from omrl.envs.own_reward import with_reward
 from omrl.errors import InputError
 from omrl.logs import read_log
 from omrl.presets import PRESETS, RunConfig
@@ -116,3 +118,30 @@ def test_what_cannot_run(data, tmp_path, changes, options, message):
     with pytest.raises(InputError, match=message):
         metatrain.start(config, data, tmp_path / "run", report=lambda _: None, **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ((2, 5), r"entry 0 of its observations goes from 0 to 4, and the grid has 2 values"),
+        ((5, 5, 1), r"entry 2 .* from 0 to 1, and the grid has 1 .*; give its sizes, 2 or more"),
+    ],
+)
+def test_cells_that_observations_are_not_in_are_refused(data, cells, message):
+    vae = replace(CONFIG.algo.vae, reward_cells=cells)
+    with pytest.raises(InputError, match=f"algo.vae.reward_cells: .*{message}"):
+        metatrain.open_problem(replace(CONFIG, algo=replace(CONFIG.algo, vae=vae)), data)
+
+
+def test_discrete_actions_are_not_chosen_where_they_are_continuous():
+    other = replace(CONFIG, env="cheetah-vel/macaw-v1")
+    with pytest.raises(
+        InputError, match=r"algo.policy: DQN .* cheetah-vel/macaw-v1 are continuous"
+    ):
+        metatrain.open_problem(other, "bundled:cheetah-vel")
+
+
+def test_a_reward_of_ones_own_leaves_actions_as_they_are():
+    grid = registry.make("gridnav/borel-v1")
+    own = with_reward(grid, lambda terms: terms[:, 0], "my-grid/right-v1", "x")
+    assert own.discrete_actions

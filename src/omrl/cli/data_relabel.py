@@ -41,7 +41,8 @@ class RelabelOptions:
     out: Positional[Path]
     """Folder of the new dataset."""
     share: Positive | None = None
-    """Episodes that a task takes over from other tasks in all, relative to its own."""
+    """Episodes that a task takes over from other tasks in all, relative to its own; with
+    --trajectory to those of its own that can be replaced."""
     per_task: Count | None = None
     """Instead: episodes that a task takes over from every other task."""
     mode: Literal["extend", "replace"] = Borrowing.mode

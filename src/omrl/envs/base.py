@@ -138,6 +138,8 @@ class TaskEnv(abc.ABC):
     """What every parameter of a task must exceed."""
     task_changes_physics: ClassVar[bool] = False
     """Else a task changes the reward alone, and one trajectory has a return under every task."""
+    discrete_actions: ClassVar[bool] = False
+    """Whether of an action only counts which entry is the largest."""
     task_values: ClassVar[tuple[float, ...]] = ()
     """The only values of a parameter; empty: any."""
     extra: ClassVar[str] = ""

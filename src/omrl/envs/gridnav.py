@@ -56,6 +56,7 @@ class GridNav(SolvedEnv):
     task_table: tuple[tuple[float, ...], ...]
     split_table: tuple[tuple[str, tuple[int, ...]], ...]
     step_reward: float
+    discrete_actions: ClassVar[bool] = True
     task_values: ClassVar[tuple[float, ...]] = tuple(map(float, range(NUM_CELLS)))
 
     def sample_tasks(

@@ -42,6 +42,7 @@ class OwnReward(TaskEnv):
     # Of the base: every instance has its own.
     task_minimum: float  # pyright: ignore[reportIncompatibleVariableOverride]
     task_changes_physics: bool  # pyright: ignore[reportIncompatibleVariableOverride]
+    discrete_actions: bool  # pyright: ignore[reportIncompatibleVariableOverride]
     task_values: tuple[float, ...]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
@@ -168,6 +169,7 @@ def with_reward(
         split_table=base.split_table,
         task_minimum=base.task_minimum,
         task_changes_physics=base.task_changes_physics,
+        discrete_actions=base.discrete_actions,
         task_values=base.task_values,
     )
 
