@@ -25,6 +25,8 @@ from omrl.protocol import EvalConfig
 Scale = Literal["smoke", "gpu", "paper"]
 """Minutes on two cores; pieces of ten minutes on one GPU; as the paper did it."""
 SCALES: tuple[Scale, ...] = get_args(Scale)
+NOT_SMOKE: tuple[Scale, ...] = ("gpu", "paper")
+"""Of what takes long on two cores."""
 Overrides = Mapping[str, Json]
 Config = TypeVar("Config", RunConfig, EvalConfig)
 

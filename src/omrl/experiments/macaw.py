@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omrl.experiments.declare import (
+    NOT_SMOKE,
     SCALES,
     Arm,
     Claim,
@@ -183,7 +184,7 @@ FIGURE_4_SPARSITY = Experiment(
     "not trained on, but 5 at 35 tasks; so numbers of one group alone compare",
 )
 
-_NOT_SMOKE: tuple[Scale, ...] = ("gpu", "paper")
+
 _ABLATIONS: Mapping[str, str] = {
     "no advantage head": "no-adv-head",
     "no WT, equal width": "no-wt-equal-width",
@@ -205,7 +206,7 @@ _ABLATIONS: Mapping[str, str] = {
 def _ablation(method: str, suffix: str) -> Arm:
     # Networks over 600 wide, and programs of many inner steps, take long on two cores.
     slow = suffix.endswith("equal-params") or suffix in ("inner-steps-5", "inner-steps-10")
-    scales = _NOT_SMOKE if slow else SCALES
+    scales = NOT_SMOKE if slow else SCALES
     return Arm(method, f"macaw-cheetah-vel-{suffix}", scales=scales)
 
 

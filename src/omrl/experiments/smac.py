@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from omrl.experiments.declare import (
+    NOT_SMOKE,
     SCALES,
     Arm,
     Claim,
@@ -25,7 +26,7 @@ from omrl.preset_smac import ABLATIONS, ENVS
 _PAPER = "arXiv:2107.03974"
 _SMAC = "SMAC"
 OFFLINE, ONLINE = "after offline training", "after the online phase"
-_NOT_SMOKE: tuple[Scale, ...] = ("gpu", "paper")
+
 
 PHYSICS = ("walker-params", "hopper-params")
 """Problems whose tasks differ in their physics: no task can take over episodes of another."""
@@ -61,7 +62,7 @@ def _compared(problem: str, method: str, kind: str) -> Arm:
         f"{method} ({kind})",
         f"{method.lower()}-smac-{problem}-{kind}",
         OFFLINE,
-        scales=SCALES if smoke else _NOT_SMOKE,
+        scales=SCALES if smoke else NOT_SMOKE,
     )
 
 
@@ -76,7 +77,7 @@ def _figure_5(problem: str) -> Experiment:
         method=_RELABELLED,
         reads="relabelled",
         overrides={"slice": "all"},
-        scales=_NOT_SMOKE,
+        scales=NOT_SMOKE,
     )
     return Experiment(
         id=f"smac-fig5-{problem}",
