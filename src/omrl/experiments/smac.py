@@ -227,12 +227,12 @@ def _figure_8_sawyer() -> Experiment:
         reads="nothing",
         overrides={"env": _SAWYER_8, "algo.reward_scale": 1.0, **_TEST_TASKS},
     )
-    of_pearl: Overrides = {"algo.steps": 640_000, "train.eval_every": 640_000}
+    of_pearl: Overrides = {"algo.steps": 240_000, "train.eval_every": 240_000}
     return _figure_8(
         "sawyer8",
         (replace(online, group=OFFLINE, after="offline"), online),
         oracle,
-        _scripted("sawyer-manip-8", 300_000, pearl=of_pearl),
+        _scripted("sawyer-manip-8", 120_000, pearl=of_pearl),
         "the eight behaviours are ours, on MuJoCo",
     )
 
