@@ -197,7 +197,9 @@ def better(old: Measured | None, new: Measured) -> Measured:
         policy=f"{_LEARNED_ORACLE}; of several runs the better",
         mean=best,
         command="; ".join(dict.fromkeys(each.command for each in counted)),
-        hardware="; ".join(dict.fromkeys(each.hardware for each in counted)),
+        hardware="; ".join(
+            dict.fromkeys(part for each in counted for part in each.hardware.split("; "))
+        ),
     )
 
 
