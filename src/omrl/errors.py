@@ -83,11 +83,17 @@ def out_of_memory(error: Exception) -> str | None:
     )
 
 
+FEW = 12
+"""Names that are all told where none is near."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """What was probably meant instead of an unknown `name`, for an error message."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
-    return f"did you mean {' or '.join(close)}?"
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    if close or len(known) <= FEW:
+        return f"did you mean {' or '.join(close or known)}?"
+    return f"there are {len(known)}, such as {', '.join(known[:: len(known) // 3][:3])}"
 
 
 def at(path: str, problem: str) -> str:
