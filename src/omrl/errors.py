@@ -90,7 +90,8 @@ FEW = 12
 def nearest(name: str, known: Iterable[str]) -> str:
     """What was probably meant instead of an unknown `name`, for an error message."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    lower = {each.lower(): each for each in known}
+    close = [lower[key] for key in difflib.get_close_matches(name.lower(), lower, cutoff=0.4)]
     if close or len(known) <= FEW:
         return f"did you mean {' or '.join(close or known)}?"
     return f"there are {len(known)}, such as {', '.join(known[:: len(known) // 3][:3])}"
