@@ -1,0 +1,328 @@
+"""What of the papers' claims holds here, by one rule, from the raw returns in results/.
+
+    python benchmarks/verdicts.py docs/verdicts.md
+
+Every claim that one method is above another is a paired difference: of returns of the same seed,
+task and episode, with the 95 % stratified bootstrap interval. Its verdict is "reproduced" where the
+whole interval is above 0, "not" where it is below, else "partly"; that of a figure is what all of
+its differences have, else "partly".
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from omrl import stats
+from omrl.experiments.registry import EXPERIMENTS
+from omrl.files import atomic_write
+from omrl.omniglot import settings as omniglot
+
+Verdict = Literal["reproduced", "partly", "not"]
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+TEST = 2
+"""Side of Omniglot's classes."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One method of a difference."""
+
+    file: str
+    """In results/."""
+    shot: int = -1
+    """Index of the adaptation in its returns, of which the last is the adapted one; of a diagnosis,
+    of the contexts: logged and explored."""
+
+    def returns(self) -> Float[np.ndarray, "seed task episode"]:
+        with np.load(RESULTS / self.file) as arrays:
+            if "accuracy" in arrays:  # [seed, evaluation, side, episode], as if of one task
+                return 100.0 * arrays["accuracy"][:, -1, TEST, None].astype(np.float64)
+            if "kl" in arrays:  # A diagnosis: [context, seed, task, episode]
+                return arrays["returns"][self.shot]
+            return arrays["returns"][:, :, self.shot]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What the paper has above 0."""
+
+    name: str
+    above: Side
+    below: Side
+
+    def estimate(self) -> stats.Estimate:
+        return stats.improvement(self.above.returns(), self.below.returns())
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An experiment that was run at scale gpu."""
+
+    section: str
+    """Where table, command, hardware and deviations are, in docs/."""
+    differences: tuple[Difference, ...]
+    picture: str = ""
+
+
+def _pairs(folder: str, *names: tuple[str, str, str]) -> tuple[Difference, ...]:
+    """Differences of files of one folder: name, above, below."""
+    return tuple(
+        Difference(name, Side(f"{folder}/{above}.npz"), Side(f"{folder}/{below}.npz"))
+        for name, above, below in names
+    )
+
+
+def _phases(folder: str, run: str, end: int) -> Difference:
+    """What a self-supervised phase is worth."""
+    (difference,) = _pairs(
+        folder,
+        ("SMAC after its online phase - before", f"{run}/step-{end:08d}", f"{run}/step-00050000"),
+    )
+    return difference
+
+
+def _sparsity() -> Iterator[tuple[str, str, str]]:
+    for tasks in (20, 10, 5, 3):
+        for method, file in (("MT-AWR + FT", "mt-awr-ft"), ("offline PEARL", "offline-pearl")):
+            name = f"MACAW - {method}, {tasks} tasks"
+            yield name, f"macaw-{tasks}-tasks", f"{file}-{tasks}-tasks"
+
+
+_FIG_3, _ABLATIONS = "macaw-fig3-cheetah-vel", "macaw-ablations-cheetah-vel"
+_SAWYER = "smac-sawyer"
+_SHIFT = "smac-ant-dir/smac/diagnose-shift/d0a49df4-00050000"
+
+MEASURED: Mapping[str, Measured] = {
+    _FIG_3: Measured(
+        "results.md#all-methods-on-cheetah-vel",
+        _pairs(
+            _FIG_3,
+            ("MACAW - meta-BC", "macaw", "meta-bc"),
+            ("MACAW - MT-AWR + FT", "macaw", "mt-awr-ft"),
+            ("MACAW - offline PEARL", "macaw", "offline-pearl"),
+        ),
+        "../results/macaw-fig3-cheetah-vel/figure.png",
+    ),
+    "macaw-fig4-quality": Measured(
+        "results.md#quality-of-the-data-that-is-adapted-to",
+        _pairs(
+            "macaw-fig4-quality",
+            ("MACAW - no advantage head, bad data", "macaw-bad-data", "no-advantage-head-bad-data"),
+            (
+                "MACAW - no advantage head, medium data",
+                "macaw-medium-data",
+                "no-advantage-head-medium-data",
+            ),
+        ),
+        "../results/macaw-fig4-quality/figure.png",
+    ),
+    "macaw-fig4-sparsity": Measured(
+        "results.md#fewer-training-tasks",
+        (
+            *_pairs(
+                _FIG_3,  # The runs with 35 tasks are those of Figure 3.
+                ("MACAW - MT-AWR + FT, 35 tasks", "macaw", "mt-awr-ft"),
+                ("MACAW - offline PEARL, 35 tasks", "macaw", "offline-pearl"),
+            ),
+            *_pairs("macaw-fig4-sparsity", *_sparsity()),
+        ),
+        "../results/macaw-fig4-sparsity/figure.png",
+    ),
+    _ABLATIONS: Measured(
+        "results.md#macaw-with-one-part-less",
+        _pairs(_ABLATIONS, ("MACAW - plain layers, equal width", "macaw", "no-wt-equal-width")),
+        "../results/macaw-ablations-cheetah-vel/figure.png",
+    ),
+    "macaw-table1-online": Measured(
+        "results.md#fine-tuning-online-out-of-distribution",
+        (
+            Difference(
+                "MACAW - PEARL + FT, before going online",
+                Side("finetune-cheetah-vel/macaw.npz", 0),
+                Side("finetune-cheetah-vel/pearl.npz", 0),
+            ),
+            *_pairs(
+                "finetune-cheetah-vel",
+                ("MACAW - PEARL + FT, after 20,000 steps", "macaw", "pearl"),
+            ),
+        ),
+    ),
+    omniglot.ID: Measured(
+        "omniglot.md#measured",
+        _pairs(
+            omniglot.ID,
+            ("weight transform - plain, equal width", "weight-transform", "plain-equal-width"),
+            (
+                "weight transform - plain, equal parameters",
+                "weight-transform",
+                "plain-equal-parameters",
+            ),
+        ),
+        "img/macaw-fig6-omniglot.svg",
+    ),
+    "smac-fig5-cheetah-vel": Measured(
+        "results.md#smac",
+        (
+            _phases("smac-cheetah-vel", "smac-ours", 450_000),
+            *_pairs(
+                "smac-cheetah-vel",
+                (
+                    "SMAC - MACAW, original",
+                    "smac-ours/step-00450000",
+                    "macaw-original/step-00100000",
+                ),
+            ),
+            Difference(
+                "SMAC - BOReL, matched",
+                Side("smac-cheetah-vel/smac-ours/step-00450000.npz"),
+                Side("borel-smac-cheetah-vel/matched/step-00052500.npz"),
+            ),
+        ),
+    ),
+    "smac-fig5-ant-dir": Measured(
+        "results.md#ant-dir",
+        (_phases("smac-ant-dir", "smac", 350_000),),
+    ),
+    "smac-fig2-shift-ant-dir": Measured(
+        "results.md#ant-dir",
+        (
+            Difference(
+                "SMAC before its online phase, logged - explored contexts",
+                Side(f"{_SHIFT}.npz", 0),
+                Side(f"{_SHIFT}.npz", 1),
+            ),
+        ),
+    ),
+    "smac-fig5-sawyer": Measured(
+        "results.md#sawyer-manipulation",
+        (
+            _phases(_SAWYER, "smac", 250_000),
+            *_pairs(
+                _SAWYER,
+                (
+                    "SMAC - actor ablation, offline",
+                    "smac/step-00050000",
+                    "actor-ablation/step-00050000",
+                ),
+            ),
+        ),
+    ),
+    "smac-fig8-sawyer8": Measured(
+        "results.md#eight-behaviours",
+        (
+            *_pairs(
+                "smac-sawyer8",
+                (
+                    "in test tasks, after the online phase - before",
+                    "test/step-00170000",
+                    "test/step-00050000",
+                ),
+                ("in test tasks - in training tasks", "test/step-00170000", "train/step-00170000"),
+            ),
+        ),
+    ),
+}
+"""By id; claims that are no difference of returns, as "about the oracle", are in the section."""
+
+
+def verdict(estimate: stats.Estimate) -> Verdict:
+    """Of a difference."""
+    if estimate.low is None or estimate.high is None:
+        return "partly"
+    if estimate.low > 0:
+        return "reproduced"
+    return "not" if estimate.high < 0 else "partly"
+
+
+def of_all(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of a figure."""
+    found = set(verdicts)
+    return found.pop() if len(found) == 1 else "partly"
+
+
+def page() -> str:
+    """The Markdown of docs/verdicts.md."""
+    titles = {each.id: each.title for each in EXPERIMENTS.values()} | {omniglot.ID: omniglot.TITLE}
+    rows = [line for name in titles if name in MEASURED for line in _rows(name)]
+    rest = ", ".join(f"`{name}`" for name in titles if name not in MEASURED)
+    return "\n".join(
+        (
+            "# What holds of the papers' claims",
+            "",
+            "<!-- Written by: python benchmarks/verdicts.py docs/verdicts.md -->",
+            "",
+            *_RULE,
+            "",
+            "| experiment | what the paper has above 0 | here | by the rule |",
+            "| --- | --- | ---: | --- |",
+            *rows,
+            "",
+            "## The claims",
+            "",
+            *(f"* `{name}`: {_claim(name)}" for name in titles if name in MEASURED),
+            "",
+            "## Not run",
+            "",
+            f"At scale `gpu`, and so without a verdict: {rest}. Their data and trainings are one "
+            "command each, but have not had their GPU time yet.",
+            "",
+            "## GPU time",
+            "",
+            f"The trainings whose logs and tables are in `results/` took {_hours():.1f} hours of "
+            "wall time together, each on one GPU or on a share of one.",
+            "",
+        )
+    )
+
+
+_RULE = (
+    "One line for every claim of a figure that one method, or one phase, is above another: the",
+    "paired difference of returns (of the same seed, task and episode; Omniglot: of test",
+    "accuracies in percent) after adaptation, with the 95 % stratified bootstrap interval, from",
+    "the raw returns in [results/](../results/README.md).",
+    "",
+    "**The rule:** *reproduced* where the whole interval is above 0, *not* where it is below 0,",
+    "else *partly*; a figure is what all of its lines are, else *partly*. Checkpoints are the last",
+    "of a run. Data, environments and settings are not the papers': what differs is in the section",
+    "that a line links to, with the command and the hardware.",
+)
+
+
+def _rows(name: str) -> Iterator[str]:
+    measured = MEASURED[name]
+    estimates = [each.estimate() for each in measured.differences]
+    whole = of_all(map(verdict, estimates))
+    picture = f", [figure]({measured.picture})" if measured.picture else ""
+    yield f"| [{name}]({measured.section}){picture} | | | **{whole}** |"
+    for difference, found in zip(measured.differences, estimates, strict=True):
+        number = f"{found.value:.1f} [{found.low:.1f}, {found.high:.1f}]"
+        yield f"| | {difference.name} | {number} | {verdict(found)} |"
+
+
+def _claim(name: str) -> str:
+    claim = omniglot.CLAIM if name == omniglot.ID else EXPERIMENTS[name].claim
+    return f"{claim.words} ({claim.source})"
+
+
+def _hours() -> float:
+    """Of the runs and tables that are kept."""
+    seconds = 0.0
+    for path in RESULTS.rglob("log.jsonl"):
+        lines = path.read_text().splitlines()
+        seconds += max(json.loads(line).get("seconds", 0.0) for line in lines)
+    for path in RESULTS.rglob("results.json"):
+        seconds += sum(row["seconds"] for row in json.loads(path.read_text())["rows"])
+    return seconds / 3600
+
+
+if __name__ == "__main__":
+    with atomic_write(Path(sys.argv[1])) as file:
+        file.write(page().encode())
