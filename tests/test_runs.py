@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 
 import jax
 import pytest
 
-from omrl import __version__, hosts, runs
+from omrl import __version__, hosts, runs, versions
 from omrl.errors import InputError
 from toy import ToyConfig
 
@@ -116,3 +117,12 @@ def test_a_coordinator_is_a_host_and_a_port(coordinator):
 def test_a_process_has_a_number_below_their_count():
     with pytest.raises(InputError, match="process_id: 2 is not in 0 … 1"):
         hosts.initialise("localhost:9000", 2, 2)
+
+
+def test_omrl_has_its_version_without_being_installed(monkeypatch):
+    def nothing(package):
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", nothing)
+    assert versions.version("omrl") == __version__
+    assert versions.version("numpy") is None

@@ -9,7 +9,6 @@ log.jsonl, events.out.*, checkpoints/, eval/, report.html: written by others
 from __future__ import annotations
 
 import fcntl
-import importlib.metadata
 import json
 import os
 import platform
@@ -25,6 +24,7 @@ from typing import Any, Literal
 from omrl.config import Config, Json, differences, from_json, read_json, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write, check_room
+from omrl.versions import version
 
 PACKAGES = (
     "omrl", "jax", "jaxlib", "numpy", "scipy", "equinox", "optax", "orbax-checkpoint", "mujoco",
@@ -177,7 +177,7 @@ def session(devices: Sequence[Any]) -> dict[str, Json]:
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        **{name: _version(name) for name in PACKAGES},
+        **{name: version(name) for name in PACKAGES},
         "commit": _commit(),
         "devices": f"{len(devices)} x {devices[0].device_kind}",
         "processes": jax.process_count(),
@@ -209,13 +209,6 @@ def _record_session(path: Path, command: str, devices: Sequence[Any]) -> None:
 def _write_json(path: Path, value: Json) -> None:
     with atomic_write(path) as file:
         file.write((json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _num_cpus() -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.metadata
 import json
 import math
 import platform
@@ -26,6 +25,7 @@ from omrl.config import Json, json_hash, read_json
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
 from omrl.files import atomic_write
+from omrl.versions import version
 
 NAME = "manifest.json"
 CACHE = "cache"
@@ -174,7 +174,7 @@ def library_versions() -> dict[str, str]:
     """Versions of what could change the numbers in a dataset."""
     libraries = ("omrl", "numpy", "mujoco", "gymnasium", "jax")
     return {"python": platform.python_version()} | {
-        name: importlib.metadata.version(name) for name in libraries
+        name: version(name) or "unknown" for name in libraries
     }
 
 
