@@ -672,3 +672,24 @@ def test_a_gpu_that_is_not_there(capsys, train, cheetah_run):
 
 def test_more_devices_than_there_are(capsys, train):
     assert "devices: 99 were asked for" in fail(capsys, *train, "--devices", "99")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "train macaw-cheetah-vel --data x --out y --train-tasks",
+        "train macaw-cheetah-vel --train-tasks --data x --out y",
+        "train macaw-cheetah-vel --data x --out y --eval.tasks --json",
+        "evaluate x --tasks",
+        "collect cheetah-vel-random --out y --tasks",
+        "reproduce macaw-fig3-cheetah-vel --scale smoke --out y --only",
+    ],
+)
+def test_a_list_without_a_value_is_refused(capsys, arguments):
+    message = fail(capsys, *arguments.split())
+    assert re.search("--(eval.)?(train-)?(tasks|only): no value follows", message)
+
+
+def test_a_list_can_be_emptied(capsys):
+    message = fail(capsys, *"train macaw-cheetah-vel --data x --out y --eval.traces".split())
+    assert message.startswith("omrl: error: x: ")

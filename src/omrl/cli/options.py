@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -45,6 +45,7 @@ def parse(kind: type[Options], command: str, arguments: Sequence[str], **default
             raise
         raise InputError(_one_line(box.getvalue(), command)) from None
     _check_paths(options, arguments)
+    _check_lists(kind, arguments, defaults)
     check_ranges(options)
     return options
 
@@ -83,6 +84,38 @@ def _check_paths(options: Any, arguments: Sequence[str]) -> None:
         value = getattr(options, option.name)
         if is_blank and Path() in (value if isinstance(value, tuple) else (value,)):
             raise InputError(f"{option.name}: an empty path; name a file or folder")
+
+
+def _check_lists(
+    kind: type[Options], arguments: Sequence[str], defaults: Mapping[str, Any]
+) -> None:
+    """`InputError` for a list without a value that is empty anyway, as --tasks $(seq 9 0) is.
+
+    Where there is something to leave out, as of --eval.traces, an option without values does it.
+    """
+    before = dict(defaults)
+    for option in dataclasses.fields(kind):
+        if option.default_factory is not dataclasses.MISSING:
+            before.setdefault(option.name, option.default_factory())
+        else:
+            before.setdefault(option.name, option.default)
+    for name, value in itertools.pairwise([*arguments, "--"]):
+        if name.startswith("--") and value.startswith("--"):
+            path = name[2:].replace("-", "_").split(".")
+            if () in _found(before, path):
+                raise InputError(f"{name}: no value follows; give at least one, or leave it out")
+
+
+def _found(values: Mapping[str, Any], path: Sequence[str]) -> list[Any]:
+    """What a path of names leads to, with names of dataclasses left out that options leave out."""
+    nested = [vars(value) for value in values.values() if dataclasses.is_dataclass(value)]
+    below = [found for each in nested for found in _found(each, path)]
+    if path[0] not in values:
+        return below
+    value = values[path[0]]
+    if len(path) == 1:
+        return [*below, value]
+    return [*below, *(_found(vars(value), path[1:]) if dataclasses.is_dataclass(value) else [])]
 
 
 def as_options(values: Json, defaults: Json, prefix: str = "") -> list[str]:
