@@ -691,5 +691,6 @@ def test_a_list_without_a_value_is_refused(capsys, arguments):
 
 
 def test_a_list_can_be_emptied(capsys):
-    message = fail(capsys, *"train macaw-cheetah-vel --data x --out y --eval.traces".split())
+    arguments = "train macaw-cheetah-vel --data x --out y --eval.traces"
+    message = fail(capsys, *arguments.split())
     assert message.startswith("omrl: error: x: ")

@@ -45,7 +45,7 @@ def parse(kind: type[Options], command: str, arguments: Sequence[str], **default
             raise
         raise InputError(_one_line(box.getvalue(), command)) from None
     _check_paths(options, arguments)
-    _check_lists(kind, arguments, defaults)
+    _check_lists(options, arguments, defaults)
     check_ranges(options)
     return options
 
@@ -86,15 +86,13 @@ def _check_paths(options: Any, arguments: Sequence[str]) -> None:
             raise InputError(f"{option.name}: an empty path; name a file or folder")
 
 
-def _check_lists(
-    kind: type[Options], arguments: Sequence[str], defaults: Mapping[str, Any]
-) -> None:
+def _check_lists(options: Any, arguments: Sequence[str], defaults: Mapping[str, Any]) -> None:
     """`InputError` for a list without a value that is empty anyway, as --tasks $(seq 9 0) is.
 
     Where there is something to leave out, as of --eval.traces, an option without values does it.
     """
     before = dict(defaults)
-    for option in dataclasses.fields(kind):
+    for option in dataclasses.fields(options):
         if option.default_factory is not dataclasses.MISSING:
             before.setdefault(option.name, option.default_factory())
         else:
