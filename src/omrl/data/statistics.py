@@ -10,7 +10,7 @@ from omrl.data.dataset import TaskView
 from omrl.data.device import mc_return
 from omrl.data.mixture import DataView
 from omrl.errors import InputError
-from omrl.scales import divisors
+from omrl.scales import measured_divisors
 from omrl.types import Spec
 
 STATISTICS_EPISODES = 200
@@ -37,7 +37,7 @@ def measure(view: DataView, tasks: Sequence[int], discount: float) -> Spec:
         num_train_tasks=len(tasks),
         horizon=spec.horizon,
         obs_mean=tuple(obs.mean(0).tolist()),
-        obs_std=tuple(divisors(obs.mean(0), obs.std(0)).tolist()),
+        obs_std=tuple(measured_divisors(obs.mean(0), obs.std(0)).tolist()),
         return_mean=float(returns.mean()),
         return_std=float(returns.std()),
     )
