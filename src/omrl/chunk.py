@@ -22,7 +22,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int, Int32, Num, UInt32
 
-from omrl import hosts
+from omrl import compiling, hosts
 from omrl.algorithm import Algorithm, Stage
 from omrl.data.buffers import (
     Buffers,
@@ -59,17 +59,13 @@ BLOCK = 16
 """Updates whose batches are drawn together: on a GPU drawing costs launches, not work. It cannot
 change a result."""
 
-COMPILER_OPTIONS = {"gpu": {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}}
-"""By platform. Kernels that do not need each other's results run at the same time; XLA's default is
-one after the other, and an update of small networks is hundreds of kernels that fill no GPU."""
-
 _INIT = 2**32 - 1
 """Folded into a seed's key for its initial state: never an update number, which is an int32."""
 
 
 def init_states(algorithm: Algorithm, layout: Layout, seeds: Int[np.ndarray, " seed"]) -> Any:
     """The initial state of every seed, leaves [seed, ...], on the devices of `layout`."""
-    return _init(algorithm, layout, place_seeds(layout, seeds))
+    return _init_once(algorithm, layout, place_seeds(layout, seeds))
 
 
 def abstract_states(algorithm: Algorithm, layout: Layout, num_seeds: int) -> Any:
@@ -144,12 +140,12 @@ def program(stage: Stage, layout: Layout) -> Callable[..., tuple[Any, Metrics, A
     return jax.jit(
         partial(_train_chunk, stage, layout),
         out_shardings=placed,
-        compiler_options=_compiler_options(layout),
+        compiler_options=_compiler_options(stage, layout),
     )
 
 
-def _compiler_options(layout: Layout) -> dict[str, Any] | None:
-    return COMPILER_OPTIONS.get(layout.mesh.devices.flat[0].platform)
+def _compiler_options(stage: Stage, layout: Layout) -> dict[str, Any]:
+    return compiling.of_training(layout.mesh.devices.flat[0].platform, stage.steps)
 
 
 def _train_chunk(
@@ -372,7 +368,7 @@ def _block_programs(stage: Stage, layout: Layout) -> tuple[Callable[..., Any], C
         return states, metrics, jax.vmap(_finite_leaves)(states)
 
     placed = (layout.by_seed, layout.replicated, layout.replicated)
-    options = _compiler_options(layout)
+    options = _compiler_options(stage, layout)
     return jax.jit(draw), jax.jit(run, out_shardings=placed, compiler_options=options)
 
 
@@ -394,6 +390,9 @@ def _init(algorithm: Algorithm, layout: Layout, seeds: Int32[Array, " seed"]) ->
         return algorithm.init(jax.random.fold_in(jax.random.PRNGKey(seed), _INIT))
 
     return each_seed(one_seed, layout, (seeds,), ())
+
+
+_init_once = compiling.jit_briefly(static_argnames=("algorithm", "layout"))(_init)
 
 
 def _finite_leaves(state: Any) -> Bool[Array, " leaf"]:

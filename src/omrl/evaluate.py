@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from typing import Any
 
 import jax
@@ -24,6 +23,7 @@ import numpy as np
 from jaxtyping import Array, Int, UInt32
 
 from omrl.algorithm import Algorithm
+from omrl.compiling import jit_briefly
 from omrl.config import to_json
 from omrl.context import Contexts, seed_task_keys
 from omrl.curve import Curve
@@ -252,12 +252,12 @@ def adapt(
     return jax.tree.map(lambda *leaves: jnp.stack(leaves, 2), *kept)
 
 
-@partial(jax.jit, static_argnames="algorithm")
+@jit_briefly(static_argnames="algorithm")
 def _begin(algorithm: Algorithm, states: Any, keys: UInt32[Array, "seed task 2"]) -> Any:
     return jax.vmap(jax.vmap(algorithm.begin, (None, 0)))(states, keys)
 
 
-@partial(jax.jit, static_argnames="algorithm")
+@jit_briefly(static_argnames="algorithm")
 def _adapt_once(
     algorithm: Algorithm,
     states: Any,

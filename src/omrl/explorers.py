@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int, Int32, UInt32
 
 from omrl.algorithm import Algorithm
+from omrl.compiling import jit_briefly
 from omrl.data.buffers import Buffers, TrainingData, gather_rows, joined
 from omrl.data.sample import BatchSpec, sample_rows
 from omrl.exploration import Exploration
@@ -76,7 +77,7 @@ def trajectory_key(
     return key
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@jit_briefly(static_argnums=(0, 1, 2, 3))
 def begin(
     algorithm: Algorithm,
     exploration: Exploration,
