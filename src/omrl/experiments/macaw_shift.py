@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omrl.experiments.declare import Arm, Claim, Experiment, Number, Overrides, Scale, Setting
+from omrl.experiments.macaw import SMOKE_NOTE
 from omrl.experiments.macaw_problems import (
     BRIEF,
     EXTENDED,
@@ -21,10 +22,9 @@ from omrl.experiments.macaw_problems import (
     WORKSHOP,
 )
 
-_NOTE = "scale smoke shows the mechanism, not the result: a hundred updates of small networks"
 _EVERY: Overrides = {"train.checkpoint_every": 5000, "train.keep": 1}
 _SCALES: Mapping[Scale, Setting] = {
-    "smoke": Setting("bundled:cheetah-vel", 2, BRIEF, TINY, note=_NOTE),
+    "smoke": Setting("bundled:cheetah-vel", 2, BRIEF, TINY, note=SMOKE_NOTE),
     "gpu": Setting("cheetah-vel-10min", 4, _EVERY),
     "paper": Setting("cheetah-vel-paper", 4, _EVERY),
 }

@@ -16,8 +16,8 @@ from omrl.experiments.declare import FromRun, Overrides, Relabelled, Scale, Sett
 from omrl.preset_smac import SLICES
 
 SMOKE_NOTE = (
-    "scale smoke shows the mechanism, not the result: in a few hundred updates of small networks "
-    "on four tasks nothing is learned that could be compared"
+    "scale smoke shows the mechanism, not the result: in two hundred updates of small networks on "
+    "four tasks nothing is learned that could be compared"
 )
 
 
@@ -101,21 +101,21 @@ def slices(main: str, encoder: str) -> Overrides:
 _TASKS = [0, 1, 2, 3]
 _WIDTHS = [32, 32]
 _EXPLORATION: Overrides = {
-    "algo.exploration.every": 100,
+    "algo.exploration.every": 50,
     "algo.exploration.explored_tasks": 2,
     "algo.exploration.prior_steps": 400,
-    "algo.exploration.posterior_steps": 400,
+    "algo.exploration.posterior_steps": 200,
 }
 _PEARL: Overrides = {
-    "algo.steps": 200,
+    "algo.steps": 100,
     "algo.hidden": _WIDTHS,
     "algo.encoder_hidden": _WIDTHS,
     "algo.exploration.initial_steps": 1200,
     **_EXPLORATION,
 }
 _SMAC: Overrides = {
-    "algo.steps": 300,
-    "algo.online_steps": 200,
+    "algo.steps": 100,
+    "algo.online_steps": 100,
     "algo.hidden": _WIDTHS,
     "algo.encoder_hidden": _WIDTHS,
     "algo.decoder_hidden": _WIDTHS,
@@ -123,7 +123,7 @@ _SMAC: Overrides = {
 }
 _MACAW: Overrides = {"algo.steps": 100, "algo.latent": 8, "algo.hidden": _WIDTHS}
 _BOREL: Overrides = {
-    "algo.steps": 300,
+    "algo.steps": 100,
     "algo.vae_steps": 20,
     "algo.rollouts": 2,
     "algo.vae.gru": 32,
@@ -140,7 +140,7 @@ def _smoke(problem: str, relabelled: Relabelled | None, shift: bool) -> Setting:
         "train_tasks": _TASKS,
         "eval.tasks": [test, test + 1],
         "eval.episodes": 2,
-        "train.checkpoint_every": 200,
+        "train.checkpoint_every": 100,
         "train.eval_every": 0,
         "train.keep": 1,
     }
