@@ -24,7 +24,7 @@ from points import BEHAVIOUR, PointEnv, lifetime
 import fake_studies
 import tiny_omniglot
 from fake_results import make_result
-from fake_shift import make_shift
+from fake_shift import make_rewards, make_shift, make_traces
 from omrl import bundle, runs
 from omrl.cli import data_info
 from omrl.config import parse_json
@@ -40,7 +40,7 @@ from omrl.data.formats.source import STATEMENT, Request, read_statement, stateme
 from omrl.data.manifest import CACHE
 from omrl.data.slice import Slice
 from omrl.data.store import create, open_dataset
-from omrl.diagnostics import results as diagnosis
+from omrl.diagnostics.kinds import KINDS as DIAGNOSES
 from omrl.envs.base import EnvSpec
 from omrl.errors import InputError
 from omrl.export import export_policy, load_policy
@@ -107,14 +107,19 @@ def of_evaluation(folder: Path) -> Damageable:
     return Damageable(file, lambda: table(EvalResult.load(file)))
 
 
-def of_diagnosis(folder: Path) -> Damageable:
-    file = make_shift(seeds=1).save(folder / "shift.npz")
+def of_diagnosis(name: str) -> Callable[[Path], Damageable]:
+    def make(folder: Path) -> Damageable:
+        made = {"shift": make_shift, "traces": make_traces, "rewards": make_rewards}
+        kind = DIAGNOSES[name]
+        file = made[name](seeds=1).save(folder / "diagnosis.npz")
 
-    def read() -> None:
-        results = [diagnosis.ShiftResult.load(file)]
-        diagnosis.table(results), diagnosis.describe(results), results[0].to_json()
+        def read() -> None:
+            results = [kind.result.load(file)]
+            kind.table(results), kind.describe(results), results[0].to_json()
 
-    return Damageable(file, read)
+        return Damageable(file, read)
+
+    return make
 
 
 def of_curve(folder: Path) -> Damageable:
@@ -264,7 +269,7 @@ KINDS: dict[str, Callable[[Path], Damageable]] = {
     "statistics": of_statistics,
     "unfinished": of_unfinished,
     "evaluation": of_evaluation,
-    "diagnosis": of_diagnosis,
+    **{f"diagnosis {name}": of_diagnosis(name) for name in DIAGNOSES},
     "curve": of_curve,
     "study": of_study,
     "policy": of_policy(".safetensors"),

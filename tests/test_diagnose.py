@@ -28,17 +28,12 @@ from omrl.cli import main
 from omrl.config import to_json
 from omrl.context import draw_contexts
 from omrl.data.store import open_dataset
-from omrl.diagnostics import shift
-from omrl.diagnostics.results import (
-    FOLDER,
-    SETS,
-    SOURCES,
-    ShiftResult,
-    describe,
-    file_of,
-    grouped,
-)
-from omrl.diagnostics.shift import diagnose_checkpoints, diagnose_shift, kept_checkpoints
+from omrl.diagnostics import contexts
+from omrl.diagnostics.base import SETS, SOURCES, file_of, grouped
+from omrl.diagnostics.kinds import folder_of
+from omrl.diagnostics.results import ShiftResult, describe
+from omrl.diagnostics.run import diagnose_checkpoints, kept_checkpoints
+from omrl.diagnostics.shift import diagnose_shift
 from omrl.envs.point_robot import STEP_SIZE
 from omrl.envs.positions import has_positions, positions
 from omrl.envs.registry import make
@@ -297,9 +292,9 @@ def replace_train(trained: Trained, tasks: tuple[int, ...]) -> Trained:
 
 
 def test_at_most_ten_training_tasks_are_looked_at():
-    assert shift._spread(list(range(100, 180)), 10)[::9] == [100, 179]
-    assert shift._spread([5, 7], 10) == [5, 7]
-    assert shift._spread([], 10) == []
+    assert contexts._spread(list(range(100, 180)), 10)[::9] == [100, 179]
+    assert contexts._spread([5, 7], 10) == [5, 7]
+    assert contexts._spread([], 10) == []
 
 
 # --- Files, tables, pages ---
@@ -315,7 +310,8 @@ def test_a_file_holds_all_of_it(result, tmp_path):
             if isinstance(one, np.ndarray)
             else one == other
         )
-    assert [[one.provenance.step for one in group] for group in grouped(tmp_path)] == [[11]]
+    groups = grouped(tmp_path, ShiftResult)
+    assert [[one.provenance.step for one in group] for group in groups] == [[11]]
     told = json.loads(json.dumps(loaded.to_json(), allow_nan=False))
     assert told["groups"]["test"]["online_minus_offline"]["value"] == 0.0
     assert told["groups"]["train"]["offline"]["kl"]["value"] == pytest.approx(
@@ -356,7 +352,7 @@ def test_several_checkpoints_go_on_where_they_were(data, tmp_path):
     with pytest.raises(InputError, match="other data; replace it with --overwrite"):
         diagnose_checkpoints(load, [3, 6], CONFIG, out=tmp_path)
     diagnose_checkpoints(load, [3, 6], CONFIG, out=tmp_path, overwrite=True)
-    assert len(grouped(tmp_path)[0]) == 3
+    assert len(grouped(tmp_path, ShiftResult)[0]) == 3
 
 
 def test_a_method_without_a_posterior_is_refused(data):
@@ -450,7 +446,7 @@ def test_the_commands(pearl_run, capsys):
 
 def test_a_page_shows_a_diagnosis_over_meta_training(pearl_run, tmp_path):
     run = shutil.copytree(pearl_run, tmp_path / "run", ignore=shutil.ignore_patterns("eval"))
-    folder = run / "eval" / FOLDER
+    folder = run / "eval" / folder_of("shift")
     make_shift(step=1000).save(folder / "b.npz")
     alone = write_report(run).read_text()
     assert alone.count("data:image/svg+xml") == 2

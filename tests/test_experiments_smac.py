@@ -160,12 +160,12 @@ def test_figure_2_has_the_trainings_of_figure_5():
             one = planned(f"smac-fig5-{problem}", scale)[f"SMAC, {ON}"]
             other = planned(f"smac-fig2-shift-{problem}", scale)[f"SMAC, {ON}"]
             assert one.config == other.config
-            assert one.shift is None
-            assert other.shift is not None
-            assert other.shift.split == "train"
-            assert not set(other.shift.tasks) & set(other.config.eval.tasks)
+            assert one.diagnose == {}
+            shift = other.diagnose["shift"]
+            assert shift.split == "train"
+            assert not set(shift.tasks) & set(other.config.eval.tasks)
     offline = planned("smac-fig2-shift-ant-dir", "gpu")[f"SMAC, {OFF}"]
-    assert offline.shift is None
+    assert offline.diagnose == {}
 
 
 @pytest.mark.parametrize("name", ["walker-params", "hopper-params", "sawyer8"])

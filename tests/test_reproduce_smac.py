@@ -12,6 +12,7 @@ import pytest
 from omrl import metatrain
 from omrl.cli import main
 from omrl.data.store import open_dataset
+from omrl.diagnostics.kinds import KINDS
 from omrl.errors import InputError, Stopped
 from omrl.experiments import page, registry, stages
 from omrl.experiments.declare import collecting, plan
@@ -118,8 +119,34 @@ def test_the_shift_is_told_at_every_kept_checkpoint(done):
     assert tuple(steps) == SMAC_UPDATES
     assert rows[1]["shift"][0]["tasks"] == {"train": TASKS[:2]}
     for text in ((done / "page.html").read_text(), (done / "table.md").read_text()):
-        assert text.count("SMAC: contexts of data (offline) against contexts that it explored") == 1
+        assert text.count("SMAC: shift between offline and online contexts") == 1
         assert "KL to prior (nats)" in text
+
+
+def test_traces_and_rewards_are_told_at_the_ends_of_stages(done):
+    """Test tasks have no data here: of them explored transitions alone, by what was explored."""
+    rows = json.loads((done / "results.json").read_text())["rows"]
+    for name in ("traces", "rewards"):
+        assert [len(row[name]) for row in rows] == [0, 2, 2, 0]
+        steps = [result["provenance"]["step"] for result in rows[1][name]]
+        assert tuple(steps) == SMAC_UPDATES
+        folder = done / "diagnoses"
+        for step in steps:
+            path = folder / f"smac-online-{name}-{step:08d}.npz"
+            assert KINDS[name].result.load(path).provenance.step == step
+        assert (folder / f"smac-online-{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert not list((done / "diagnoses").glob("*-all*"))
+    groups = rows[1]["rewards"][1]["groups"]
+    assert groups["test"]["held-out"] == {"offline": None, "online": None, "constant": None}
+    assert groups["test"]["explored"]["offline"] is None
+    assert groups["test"]["explored"]["online"]["value"] > 0
+    for name in ("trained-on", "held-out", "explored"):
+        assert groups["train"][name]["offline"]["value"] > 0
+    logged = [result["groups"]["train"]["trained-on"] for result in rows[1]["rewards"]]
+    assert logged[0] == logged[1]  # The online phase trains neither encoder nor decoder.
+    page = (done / "page.html").read_text()
+    assert "SMAC: trajectories after offline and online contexts" in page
+    assert "SMAC: errors of predicted rewards" in page
 
 
 def test_what_has_to_be_said_is(done):

@@ -71,10 +71,15 @@ STUDY = Experiment(
             _MADE,
             seeds=2,
             overrides=_SMAC,
-            shift={"tasks": TASKS[:2], "split": "train", "context_size": 10},
+            diagnose={
+                "shift": {"tasks": TASKS[:2], "split": "train", "context_size": 10},
+                "traces": {"tasks": TASKS[:2], "split": "train", "context_size": 10},
+                "rewards": {"tasks": [TASKS[0], TEST_TASKS[0]], "context_size": 10},
+            },
             note="the mechanism, not the result",
         )
     },
     reference="SMAC",
+    pictures=("shift", "traces", "rewards"),
     better_of={"SMAC of two kinds": ("SMAC", "SMAC, relabelled")},
 )

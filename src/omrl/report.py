@@ -17,8 +17,8 @@ from typing import Any
 
 from omrl import __version__, bundled, figures, stats
 from omrl.config import read_json
-from omrl.diagnostics import results as shift
-from omrl.diagnostics.figures import shift_figure, xy_figure
+from omrl.diagnostics.base import grouped as diagnoses_of
+from omrl.diagnostics.kinds import FOLDERS, KINDS, Figure, Results, folder_of
 from omrl.errors import InputError
 from omrl.files import atomic_write, read_text
 from omrl.logs import read_log
@@ -63,7 +63,7 @@ def write_report(
         raise InputError(f"{path}: a report is a page; name it FILE.html, or a --study of it")
     report = Report(run.resolve().name)
     evaluations = grouped(run / "eval")
-    folders = [folder for folder in sorted(run.glob("eval/*/")) if folder.name != shift.FOLDER]
+    folders = [folder for folder in sorted(run.glob("eval/*/")) if folder.name not in FOLDERS]
     others = {folder.name: grouped(folder) for folder in folders if not studies.is_study(folder)}
     for name, groups in {**others, "this run" if others else "": evaluations}.items():
         for results in groups:
@@ -80,7 +80,9 @@ def write_report(
         if folder.name != f"study-{result.study.name}":
             title = f"{title} ({folder.name})"
         report.studies.append(study_section({report.name: result}, statistic, title))
-    report.studies += map(shift_section, shift.grouped(run / "eval" / shift.FOLDER))
+    for name, kind in KINDS.items():
+        for results in diagnoses_of(run / "eval" / folder_of(name), kind.result):
+            report.studies.append(diagnosis_section(name, results))
     _add_training(report, run, evaluations)
     _add_facts(report, run)
     with atomic_write(path) as file:
@@ -179,22 +181,24 @@ def study_section(
     }
 
 
-def shift_section(results: Sequence[shift.ShiftResult]) -> dict[str, Any]:
+def diagnosis_section(name: str, results: Results, pictures: Sequence[str] = ()) -> dict[str, Any]:
     """Table and figures of a diagnosis, at growing numbers of updates."""
-    header, rows = shift.table(results)
-    caption = "KL to the prior and return, by what was adapted to: logged data (offline) or the "
-    shown = [figure(shift_figure(results), f"{caption}run's own trajectories (online).")]
-    if all(result.xy is not None for result in results):
-        caption = "Where trajectories go; a colour per task."
-        shown.append(figure(xy_figure(results), caption))
+    kind = KINDS[name]
+    header, rows = kind.table(results)
+    shown = pictures_of(name, results, pictures)
     return {
-        "title": "Diagnosis: shift between offline and online contexts",
+        "title": f"Diagnosis: {kind.title}",
         "header": header,
         "rows": rows,
         "summary": [],
-        "notes": shift.describe(results),
-        "figures": shown,
+        "notes": kind.describe(results),
+        "figures": [figure(each.draw(results), each.caption) for each in shown],
     }
+
+
+def pictures_of(name: str, results: Results, pictures: Sequence[str] = ()) -> list[Figure]:
+    """The figures of a diagnosis with these names; all without any."""
+    return [each for each in KINDS[name].figures(results) if not pictures or each.name in pictures]
 
 
 def _add_training(report: Report, run: Path, evaluations: Sequence[Evaluation]) -> None:

@@ -47,10 +47,11 @@ class EvaluateOptions:
     """A whole study in place of one evaluation: return against gradient steps (--shots; 0 to 20 by
     default), against the size or the quality of the context, or in and out of the training tasks.
     An interrupted one goes on."""
-    diagnose: Literal["shift"] | None = None
+    diagnose: Literal["shift", "traces", "rewards"] | None = None
     """In place of an evaluation, for methods that infer a latent task: contexts from data against
-    contexts that the run explores itself (KL to the prior, return, where trajectories go). Context
-    options are those of the data; of the rest it is as --protocol explore."""
+    contexts that the run explores itself, by KL to the prior, return and where trajectories go
+    (shift), by the trajectories themselves (traces), or by how well rewards are predicted
+    (rewards). Context options are those of the data; of the rest it is as --protocol explore."""
     checkpoints: Literal["last", "all"] = "last"
     """Of diagnose: the last (or --step), or all that the run has kept."""
     points: tuple[str, ...] = ()
@@ -82,7 +83,9 @@ def main(arguments: Sequence[str], command: str) -> None:
     if options.diagnose is not None:
         _diagnose(options)
     elif options.checkpoints != "last":
-        raise InputError("checkpoints: belongs to a diagnosis; name it: --diagnose shift")
+        raise InputError(
+            "checkpoints: belongs to a diagnosis; name it: --diagnose shift, traces or rewards"
+        )
     elif options.study is None:
         _evaluate(options)
     else:
@@ -192,10 +195,11 @@ def _diagnose(options: EvaluateOptions) -> None:
         )
     if options.step is not None and options.checkpoints == "all":
         raise InputError("step: names one checkpoint; leave it out, or --checkpoints all")
-    from omrl.diagnostics import results
-    from omrl.diagnostics.shift import diagnose_checkpoints, kept_checkpoints
+    from omrl.diagnostics.kinds import folder_of, print_diagnosis
+    from omrl.diagnostics.run import diagnose_checkpoints, kept_checkpoints
 
-    out = _out(options, results.FOLDER)
+    name = options.diagnose or ""
+    out = _out(options, folder_of(name))
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"{out}: is a file; give a folder for the diagnosis")
     steps = kept_checkpoints(options.run)
@@ -205,6 +209,7 @@ def _diagnose(options: EvaluateOptions) -> None:
         lambda step: _load(options, step),
         steps,
         options.config,
+        name=name,
         data=options.data,
         out=out,
         overwrite=options.overwrite,
@@ -214,7 +219,7 @@ def _diagnose(options: EvaluateOptions) -> None:
         told = [result.to_json() for result in found]
         print_json({"run": str(options.run), "folder": out and str(out), "checkpoints": told})
         return
-    results.print_shift(found)
+    print_diagnosis(name, found)
     if out is not None:
         print(f"\nraw numbers: {out}")
 

@@ -268,7 +268,7 @@ def _collection(name: str, options: ReproduceOptions) -> tuple[CollectConfig, st
 
 def show(chosen: Experiment, scale: Scale, rows: Sequence[Row]) -> None:
     """Prints table and notes; Markdown where the output is no terminal."""
-    from omrl.diagnostics.results import print_shift
+    from omrl.diagnostics.kinds import print_diagnosis
     from omrl.experiments.rows import notes, table
 
     header, cells = table(chosen, rows)
@@ -279,6 +279,6 @@ def show(chosen: Experiment, scale: Scale, rows: Sequence[Row]) -> None:
     print()
     print_lines("", notes(chosen, scale, rows))
     for row in rows:
-        if row.outcome.shift:
+        for name, results in row.outcome.diagnoses.items():
             print(f"\n{row.outcome.planned.arm.method}:")
-            print_shift(row.outcome.shift)
+            print_diagnosis(name, results)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omrl import stats
-from omrl.diagnostics.results import SETS, SOURCES, ShiftResult
+from omrl.diagnostics.base import SETS, SOURCES
+from omrl.diagnostics.results import ShiftResult
+from omrl.diagnostics.rewards_results import TRANSITIONS, RewardsResult
+from omrl.diagnostics.traces_figures import LABEL
 from omrl.drawing import (
     COLOURS,
     RETURN_LABEL,
@@ -24,12 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOUR = {"offline": COLOURS["after"], "online": COLOURS["behaviour"], "prior": COLOURS["before"]}
-TITLES = {
-    "dataset": "logged data",
-    "exploration": "from the prior",
-    "offline": "after offline context",
-    "online": "after online context",
-}
 NUM_BINS = 30
 KL_LABEL = "KL to the prior (nats)"
 
@@ -109,8 +106,49 @@ def xy_figure(results: Sequence[ShiftResult]) -> Figure:
         for panel, name, traces in zip(panels, SETS, result.xy, strict=True):
             for colour, of_task in zip(colours, traces, strict=True):
                 panel.plot(of_task[..., 0].T, of_task[..., 1].T, color=colour, linewidth=1)
-            panel.set_title(TITLES[name], size=9)
+            panel.set_title(LABEL[name], size=9)
             panel.set_aspect("equal", adjustable="box")
         panels[0].set_ylabel(f"y, {result.provenance.step:,} updates")
     figure.supxlabel("x", size=9)
+    return figure
+
+
+@image
+def rewards_figure(results: Sequence[RewardsResult]) -> Figure:
+    """Errors of predicted rewards by kind of transitions and of context, a panel per group of
+    tasks; the first checkpoint pale beside the last."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    shown = [results[0], results[-1]] if len(results) > 1 else list(results)
+    groups = list(shown[-1].groups)
+    figure = Figure(figsize=(WIDTH, 3.0), layout="constrained")
+    row = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
+    bars = [(source, result) for source in SOURCES for result in shown]
+    pale = [1.0 if result is shown[-1] else 0.4 for _, result in bars]
+    width = 0.8 / len(bars)
+    for axes, group in zip(row, groups, strict=True):
+        for number, (source, result) in enumerate(bars):
+            for at, name in enumerate(TRANSITIONS):
+                error = result.error_of(source, name, group)
+                constant = result.constant_of(name, group)
+                if error is None or constant is None:
+                    continue
+                middle = at - 0.4 + (number + 0.5) * width
+                axes.bar(middle, error.value, width, color=COLOUR[source], alpha=pale[number])
+                reach = np.nan_to_num(_reach(error))
+                axes.errorbar([middle], [error.value], reach, color="black", elinewidth=1)
+                ends = middle - width / 2, middle + width / 2
+                axes.hlines(constant.value, *ends, color="black")
+        axes.set_title(f"{group} tasks", size=9)
+        axes.set_xticks(range(len(TRANSITIONS)), TRANSITIONS)
+        axes.set_xlim(-0.5, len(TRANSITIONS) - 0.5)
+    row[0].set_ylabel("mean squared error")
+    handles = [
+        Patch(color=COLOUR[source], alpha=alpha)
+        for (source, _), alpha in zip(bars, pale, strict=True)
+    ]
+    names = [f"{source} context, after {r.provenance.step:,} updates" for source, r in bars]
+    labels, columns = room_for_legend(figure, names, 2)
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns)
     return figure

@@ -124,9 +124,9 @@ class Setting:
     """Of every run but the one that collects."""
     of_algorithm: Mapping[str, Overrides] = field(default_factory=dict)
     """Of the runs of one algorithm, by its name in configs."""
-    shift: Overrides | None = None
-    """Of the evaluation's `EvalConfig`: contexts of data are compared with explored ones in it, at
-    all kept checkpoints (`omrl evaluate --diagnose shift`). None: they are not."""
+    diagnose: Mapping[str, Overrides] = field(default_factory=dict)
+    """Of the evaluation's `EvalConfig`, by the name of a diagnosis (`omrl evaluate --diagnose`)
+    that is made with it of every run."""
     note: str = ""
     """What is said first of all that comes out."""
 
@@ -146,6 +146,8 @@ class Experiment:
     """Over seeds and tasks, in table and figure."""
     figure: Literal["bars", "lines"] = "bars"
     """Bars of every method, in groups; or a line per method over the groups."""
+    pictures: tuple[str, ...] = ()
+    """Names of the figures of its diagnoses that are drawn; none: all."""
     better_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Methods of which the paper takes the better one, by what it calls that."""
     deviates: str = ""
@@ -174,8 +176,8 @@ class Planned:
     """Of the training, and of the evaluation after it."""
     evaluation: EvalConfig
     """What the table shows; mostly `config.eval`."""
-    shift: EvalConfig | None = None
-    """Of the diagnosis of its checkpoints, if there is one."""
+    diagnose: Mapping[str, EvalConfig] = field(default_factory=dict)
+    """Of the diagnoses of its checkpoints, by their names."""
 
     @property
     def slug(self) -> str:
@@ -233,10 +235,12 @@ def _planned(experiment: Experiment, arm: Arm, scale: Scale, seeds: int | None) 
     where = f"{experiment.id}, {arm.label}"
     config = override(config, changes, where)
     evaluation = override(config.eval, arm.evaluate, f"{where}, evaluate")
-    shift = None
-    if setting.shift is not None and not arm.after:
-        shift = override(evaluation, setting.shift, f"{where}, shift")
-    return Planned(arm, name, config, evaluation, shift)
+    diagnoses = {} if arm.after else setting.diagnose
+    diagnose = {
+        each: override(evaluation, changed, f"{where}, {each}")
+        for each, changed in diagnoses.items()
+    }
+    return Planned(arm, name, config, evaluation, diagnose)
 
 
 def override(config: Config, changes: Overrides, where: str = "config") -> Config:

@@ -9,13 +9,14 @@ from typing import Any
 
 from omrl import figures
 from omrl.config import differences, read_json, to_json
+from omrl.diagnostics.kinds import KINDS
 from omrl.errors import InputError
 from omrl.experiments.declare import Claim, Experiment, Scale
 from omrl.experiments.rows import Row, notes, table, to_object
 from omrl.figures import MethodPoint
 from omrl.files import atomic_write
 from omrl.presets import preset
-from omrl.report import figure, render, shift_section
+from omrl.report import diagnosis_section, figure, pictures_of, render
 from omrl.runs import read_sessions
 from omrl.tables import markdown
 
@@ -65,7 +66,7 @@ def write(
     lines = notes(experiment, scale, rows)
     listed = "\n".join(f"* {line}" for line in lines)
     text = f"# {experiment.title}\n\n{markdown(header, cells)}\n\n{listed}\n"
-    sections = shift_sections(rows)
+    sections = diagnosis_sections(out, experiment, rows)
     for section in sections:
         listed = "\n".join(f"* {line}" for line in section["notes"])
         shown = markdown(section["header"], section["rows"])
@@ -104,16 +105,32 @@ def write(
     return found
 
 
-def shift_sections(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Table, notes and figures of the diagnosis of every run that has one."""
-    diagnosed = [row.outcome for row in rows if row.outcome.shift]
-    return [
-        shift_section(outcome.shift) | {"title": f"{outcome.planned.arm.method}: {_SHIFT}"}
-        for outcome in diagnosed
-    ]
+def diagnosis_sections(
+    out: Path, experiment: Experiment, rows: Sequence[Row]
+) -> list[dict[str, Any]]:
+    """Table, notes and figures of every diagnosis of a run; the figures are written into `out`, and
+    the raw numbers into `out/diagnoses`."""
+    sections, written = [], set()
+    for outcome in (row.outcome for row in rows):
+        for name, results in outcome.diagnoses.items():
+            section = diagnosis_section(name, results, experiment.pictures)
+            method = outcome.planned.arm.method
+            sections.append(section | {"title": f"{method}: {KINDS[name].title}"})
+            slug = outcome.planned.slug
+            for result in results:
+                path = out / RAW / f"{slug}-{name}-{result.provenance.step:08d}.npz"
+                written.add(result.save(path))
+            for each in pictures_of(name, results, experiment.pictures):
+                path = out / RAW / f"{slug}-{each.name}.png"
+                write_file(path, each.draw(results, png=True))
+                written.add(path)
+    for stale in {*(out / RAW).glob("*.npz"), *(out / RAW).glob("*.png")} - written:
+        stale.unlink()  # As in results/.
+    return sections
 
 
-_SHIFT = "contexts of data (offline) against contexts that it explored (online)"
+RAW = "diagnoses"
+"""Folder of the raw numbers and figures of diagnoses."""
 
 
 def claim_to_json(claim: Claim) -> dict[str, Any]:

@@ -80,7 +80,8 @@ def order(
         read = of_arm[each.arm.reads] if reads(each) else None
         given = data if reads(each) else Sources()
         trained = train(each, given, read)
-        key = ("evaluate", each.config, each.evaluation, each.shift, each.arm.after, read)
+        diagnosed = tuple(each.diagnose.items())
+        key = ("evaluate", each.config, each.evaluation, diagnosed, each.arm.after, read)
         name = f"{each.arm.label}: evaluation"
         tasks.append(add(key, name, _evaluated, each, given, trained))
     return tasks

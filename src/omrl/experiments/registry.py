@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omrl.errors import InputError, nearest
-from omrl.experiments import macaw, macaw_problems, macaw_shift, smac
+from omrl.experiments import macaw, macaw_problems, macaw_shift, smac, smac_diagnoses
 from omrl.experiments.declare import Experiment
 from omrl.omniglot import settings as omniglot
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     each.id: each
-    for module in (macaw, macaw_problems, macaw_shift, smac)
+    for module in (macaw, macaw_problems, macaw_shift, smac, smac_diagnoses)
     for each in module.EXPERIMENTS
 }
 OUTSIDE_RL: Mapping[str, str] = {omniglot.ID: omniglot.TITLE}

@@ -11,6 +11,7 @@ from typing import Any
 
 from omrl import stats
 from omrl.config import to_json
+from omrl.diagnostics.kinds import KINDS
 from omrl.experiments.declare import Experiment, Scale
 from omrl.experiments.stages import Outcome
 from omrl.results import EvalResult, circumstances, estimate_to_json, test_tasks_note
@@ -186,5 +187,7 @@ def to_object(row: Row) -> dict[str, Any]:
         "standard_error": estimate_to_json(row.standard_error),
         "seconds": outcome.seconds,
         "updates_per_s": outcome.updates_per_s,
-        "shift": [result.to_json() for result in outcome.shift],
+        **{
+            name: [result.to_json() for result in outcome.diagnoses.get(name, ())] for name in KINDS
+        },
     }

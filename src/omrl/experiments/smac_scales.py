@@ -75,14 +75,14 @@ def settings(
                 },
                 "pearl": of_data,
             },
-            shift=OF_TRAIN if shift else None,
+            diagnose={"shift": OF_TRAIN} if shift else {},
         ),
         "paper": Setting(
             FromRun(data, relabelled=relabelled),
             seeds=4,
             overrides={"train.checkpoint_every": 10_000},
             of_algorithm={"smac": slices(main, encoder)},
-            shift=OF_TRAIN if shift else None,
+            diagnose={"shift": OF_TRAIN} if shift else {},
         ),
     }
 
@@ -154,6 +154,6 @@ def _smoke(problem: str, relabelled: Relabelled | None, shift: bool) -> Setting:
             "macaw": _MACAW,
             "borel": _BOREL,
         },
-        shift={"tasks": _TASKS[:2], "split": "train"} if shift else None,
+        diagnose={"shift": {"tasks": _TASKS[:2], "split": "train"}} if shift else {},
         note=SMOKE_NOTE,
     )

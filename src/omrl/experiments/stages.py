@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,8 +23,8 @@ from omrl.checkpoint import Checkpoints
 from omrl.config import json_hash, to_json
 from omrl.curve import unfinished
 from omrl.data.store import are_tasks_of
-from omrl.diagnostics.results import FOLDER, ShiftResult
-from omrl.diagnostics.shift import diagnose_checkpoints, kept_checkpoints
+from omrl.diagnostics.kinds import KINDS, folder_of
+from omrl.diagnostics.run import diagnose_checkpoints, kept_checkpoints
 from omrl.envs import registry
 from omrl.errors import InputError, Stopped, nearest
 from omrl.evaluate import How
@@ -32,7 +33,6 @@ from omrl.experiments.holding import LOCKS, holding
 from omrl.logs import read_log
 from omrl.metatrain import Problem, Trained
 from omrl.presets import RunRecord
-from omrl.protocol import EvalConfig
 from omrl.result_files import FIX
 from omrl.results import EvalResult
 from omrl.runs import open_run
@@ -78,8 +78,8 @@ class Outcome:
     """That training took, compilation and the run's own evaluations included."""
     updates_per_s: float
     """Of each seed, all trained together; median of the log."""
-    shift: tuple[ShiftResult, ...] = ()
-    """The diagnosis of its checkpoints, at growing numbers of updates."""
+    diagnoses: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Of its checkpoints, at growing numbers of updates, by the name of the diagnosis."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,10 @@ def carry_out(shop: Workshop, planned: Planned, problem: Problem) -> Outcome:
         ),
         seconds=max((row["seconds"] for row in log), default=0.0),
         updates_per_s=median([r["steps_per_s"] for r in log if "steps_per_s" in r] or [0.0]),
-        shift=() if planned.shift is None else _diagnose(shop, planned, folder, planned.shift),
+        diagnoses={
+            name: _diagnose(shop, planned, folder, name, problem.stages)
+            for name in planned.diagnose
+        },
     )
 
 
@@ -235,19 +238,22 @@ def _measure(shop: Workshop, planned: Planned, folder: Path, updates: int, path:
 
 
 def _diagnose(
-    shop: Workshop, planned: Planned, folder: Path, config: EvalConfig
-) -> tuple[ShiftResult, ...]:
-    """Contexts of data against explored ones, at every checkpoint that the run has kept."""
+    shop: Workshop, planned: Planned, folder: Path, name: str, stages: Sequence[Stage]
+) -> tuple[Any, ...]:
+    """At the ends of the stages, or at every checkpoint that the run has kept."""
     data, encoder = shop.data.of(planned)
+    config = planned.diagnose[name]
 
     def load(step: int) -> Trained:
         trained = metatrain.load_trained(folder, shop.devices, step=step, shots=config.rounds)
         where = replace(trained.record, data=data, encoder_data=encoder)  # It may have moved.
         return replace(trained, record=where)
 
-    out = folder / "eval" / FOLDER
+    out = folder / "eval" / folder_of(name)
     steps = kept_checkpoints(folder)
-    return tuple(diagnose_checkpoints(load, steps, config, out=out, report=shop.say))
+    if not KINDS[name].over_training:
+        steps = [step for step in accumulate(s.steps for s in stages if s.steps) if step in steps]
+    return tuple(diagnose_checkpoints(load, steps, config, name=name, out=out, report=shop.say))
 
 
 def _updates_at(planned: Planned, stages: Sequence[Stage]) -> int:

@@ -151,6 +151,16 @@ PRESETS: dict[str, CollectPreset] = {
     "ant-dir-smoke": _random("ant-dir/macaw-v1", 200, 8, 8),
     "walker-params-smoke": _random("walker-params/macaw-v1", 200, 8, 8),
     "walker-params-workshop-smoke": _random("walker-params/workshop-v1", 200, 8, 8),
+    "sawyer-manip-smoke": CollectPreset(
+        replace(
+            default_config("sawyer-manip/smac3-v1"),
+            tasks=(0, 1, 2, 3, 50, 51),
+            steps=8 * 75,
+            envs=8,
+        ),
+        "ours: SMAC's script, as in sawyer-manip-smac-paper",
+        "four training and two test tasks, with 8 trajectories each",
+    ),
     "cheetah-dir-random": _random("cheetah-dir/macaw-v1", 200),
     "cheetah-vel-random": _random("cheetah-vel/macaw-v1", 200),
     "ant-dir-random": _random("ant-dir/macaw-v1", 200),
