@@ -29,6 +29,7 @@ COLOURS = {
 }
 UNITS = {"target_velocity": "m/s", "x_velocity": "m/s"}
 RETURN_LABEL = "return (sum of rewards)"
+SUCCESS_LABEL = "episodes that succeed (share)"
 WIDTH = 8.5
 """Inches; a wide figure of a report, whose text is 9 points high."""
 _STYLE: dict[Any, Any] = {

@@ -14,6 +14,7 @@ from omrl import stats
 from omrl.drawing import (
     COLOURS,
     RETURN_LABEL,
+    SUCCESS_LABEL,
     image,
     interval_line,
     legend,
@@ -24,6 +25,7 @@ from omrl.drawing import (
     thousands,
     with_unit,
 )
+from omrl.protocol import Measure
 from omrl.results import EvalResult
 from omrl.tables import MOST_PARAMETERS, parameter_cells, parameter_names
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_PANELS = 20
+LABELS: Mapping[Measure, str] = {"return": RETURN_LABEL, "success": SUCCESS_LABEL}
 
 
 @dataclass(frozen=True)
@@ -233,8 +236,8 @@ def shares_per_task(labels: Sequence[str], shares: Mapping[str, Sequence[float]]
 
 
 @image
-def methods_bars(points: Sequence[MethodPoint]) -> Figure:
-    """Bars of what every method returns after adaptation, in groups; ticks: before it.
+def methods_bars(points: Sequence[MethodPoint], measure: Measure = "return") -> Figure:
+    """Bars of what every method reaches after adaptation, in groups; ticks: before it.
 
     Of one group the methods stand at the axis: there may be more of them than colours.
     """
@@ -258,14 +261,14 @@ def methods_bars(points: Sequence[MethodPoint]) -> Figure:
         )
     slanted = {"rotation": 30, "ha": "right"} if len(groups) > 6 else {}
     axes.set_xticks(range(len(groups)), groups, **slanted)
-    axes.set(ylabel=RETURN_LABEL)
+    axes.set(ylabel=LABELS[measure])
     legend(axes, 4)
     return figure
 
 
 @image
-def methods_lines(points: Sequence[MethodPoint]) -> Figure:
-    """What every method returns after adaptation over the groups, with its interval."""
+def methods_lines(points: Sequence[MethodPoint], measure: Measure = "return") -> Figure:
+    """What every method reaches after adaptation over the groups, with its interval."""
     methods, groups = _named(points)
     figure, axes = single_panel()
     for number, method in enumerate(methods):
@@ -274,20 +277,23 @@ def methods_lines(points: Sequence[MethodPoint]) -> Figure:
         estimates = [point.after for point in own]
         interval_line(axes, positions, estimates, color=run_colour(number), label=method)
     axes.set_xticks(range(len(groups)), groups)
-    axes.set(ylabel=f"{RETURN_LABEL} after adaptation")
+    axes.set(ylabel=f"{LABELS[measure]} after adaptation")
     legend(axes, 4)
     return figure
 
 
 @image
-def methods_over_updates(curves: Mapping[str, Sequence[EvalResult]]) -> Figure:
-    """What every run returns after adaptation over its training, with its interval."""
+def methods_over_updates(
+    curves: Mapping[str, Sequence[EvalResult]], measure: Measure = "return"
+) -> Figure:
+    """What every run reaches after adaptation over its training, with its interval."""
     figure, axes = single_panel()
     for number, (label, results) in enumerate(curves.items()):
-        estimates = [stats.bootstrap(r.shot(r.config.shots[-1]), stats.mean) for r in results]
+        values = [r.measured(measure, r.config.shots[-1]) for r in results]
+        estimates = [stats.bootstrap(each, stats.mean) for each in values]
         steps = [result.provenance.step for result in results]
         interval_line(axes, steps, estimates, color=run_colour(number), label=label)
-    axes.set(xlabel="updates", ylabel=f"{RETURN_LABEL} after adaptation")
+    axes.set(xlabel="updates", ylabel=f"{LABELS[measure]} after adaptation")
     thousands(axes)
     legend(axes, 3)
     return figure

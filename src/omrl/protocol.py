@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from omrl.envs.base import TaskEnv
 
 Protocol = Literal["given", "zero-shot", "explore", "finetune"]
+Measure = Literal["return", "success"]
+"""What is reported of an episode: its return, or whether it did at some step what its task asks."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from omrl import stats
 from omrl.arrays import check_array
 from omrl.config import to_json
 from omrl.errors import InputError
-from omrl.protocol import EvalConfig
+from omrl.protocol import EvalConfig, Measure
 from omrl.result_files import FIX, Head, Provenance, read_arrays, write_arrays
 from omrl.tables import parameter_cells, parameter_names, print_rows
 from omrl.tuning import counted
@@ -63,6 +63,14 @@ class EvalResult:
         """Returns after `rounds` adaptation rounds; of `finetune` and `explore` after that many
         trajectories."""
         return self.returns[:, :, self.config.points.index(rounds)]
+
+    def measured(self, measure: Measure, rounds: int) -> Float64[np.ndarray, "seed task episode"]:
+        """`shot`, or of the same episodes 1 for those that succeed and 0 for others."""
+        if measure == "return":
+            return self.shot(rounds)
+        if self.success is None:
+            raise InputError(f"{self.provenance.env_id}: its tasks are not done or left undone")
+        return self.success[:, :, self.config.points.index(rounds)]
 
     def success_rates(self) -> dict[int, stats.Estimate]:
         """Of every shot the share of episodes that succeed; empty where there is no success."""

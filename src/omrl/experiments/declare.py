@@ -20,7 +20,7 @@ from omrl.data.borrow import Borrowing
 from omrl.envs import registry
 from omrl.errors import InputError, nearest
 from omrl.presets import RunConfig, preset
-from omrl.protocol import EvalConfig
+from omrl.protocol import EvalConfig, Measure
 
 Scale = Literal["smoke", "gpu", "paper"]
 """Minutes on two cores; pieces of ten minutes on one GPU; as the paper did it."""
@@ -144,6 +144,8 @@ class Experiment:
     """Method that every other one of its group is compared with."""
     statistic: Literal["mean", "iqm"] = "mean"
     """Over seeds and tasks, in table and figure."""
+    measure: Measure = "return"
+    """What table and figure are of; of success they show the whole training, too."""
     figure: Literal["bars", "lines"] = "bars"
     """Bars of every method, in groups; or a line per method over the groups."""
     pictures: tuple[str, ...] = ()
@@ -206,6 +208,12 @@ def plan(
             )
     chosen = [arm for arm in arms if not only or {arm.method, arm.label} & set(only)]
     return tuple(_planned(experiment, arm, scale, seeds) for arm in chosen)
+
+
+def extras(experiment: Experiment, scale: Scale) -> tuple[str, ...]:
+    """Packages that its environments need beside ours."""
+    needed = {registry.make(each.config.env).extra for each in plan(experiment, scale)}
+    return tuple(sorted(needed - {""}))
 
 
 def collecting(experiment: Experiment, scale: Scale) -> Planned:

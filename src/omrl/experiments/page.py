@@ -11,6 +11,7 @@ from omrl import figures
 from omrl.config import differences, read_json, to_json
 from omrl.diagnostics.kinds import KINDS
 from omrl.errors import InputError
+from omrl.experiments import over_training
 from omrl.experiments.declare import Claim, Experiment, Scale
 from omrl.experiments.rows import Row, notes, table, to_object
 from omrl.figures import MethodPoint
@@ -66,7 +67,10 @@ def write(
     lines = notes(experiment, scale, rows)
     listed = "\n".join(f"* {line}" for line in lines)
     text = f"# {experiment.title}\n\n{markdown(header, cells)}\n\n{listed}\n"
-    sections = diagnosis_sections(out, experiment, rows)
+    sections = [
+        *over_training.sections(experiment, rows),
+        *diagnosis_sections(out, experiment, rows),
+    ]
     for section in sections:
         listed = "\n".join(f"* {line}" for line in section["notes"])
         shown = markdown(section["header"], section["rows"])
@@ -77,7 +81,8 @@ def write(
         "scale": scale,
         "command": command,
         "claim": claim_to_json(experiment.claim),
-        "rows": [to_object(row) for row in rows],
+        "measure": experiment.measure,
+        "rows": [to_object(row) | over_training.to_object(experiment, row) for row in rows],
         "notes": lines,
     }
     write_file(out / "results.json", (json.dumps(found, indent=2, allow_nan=False) + "\n").encode())
@@ -155,15 +160,17 @@ def _draw(out: Path, experiment: Experiment, rows: Sequence[Row]) -> list[dict[s
         for arm, row in zip(arms, rows, strict=True)
     ]
     draw = figures.methods_lines if experiment.figure == "lines" else figures.methods_bars
-    write_file(out / "figure.png", draw(points, png=True))
-    shown = [figure(draw(points), "Return after adaptation on the test tasks, 95 % intervals.")]
+    measure = experiment.measure
+    write_file(out / "figure.png", draw(points, measure, png=True))
+    caption = f"{measure.title()} after adaptation on the test tasks, 95 % intervals."
+    shown = [figure(draw(points, measure), caption)]
     # What is evaluated at an earlier stage is a part of another's curve.
     outcomes = [row.outcome for row in rows if not row.outcome.planned.arm.after]
     curves = {outcome.planned.arm.label: outcome.curve for outcome in outcomes}
     if any(len(curve) > 1 for curve in curves.values()):
-        write_file(out / "curves.png", figures.methods_over_updates(curves, png=True))
+        write_file(out / "curves.png", figures.methods_over_updates(curves, measure, png=True))
         caption = "The same over meta-training. The score is that of the last point."
-        shown.append(figure(figures.methods_over_updates(curves), caption))
+        shown.append(figure(figures.methods_over_updates(curves, measure), caption))
     return shown
 
 

@@ -5,7 +5,7 @@ Statistics are computed from the raw returns of all arms each time; nothing of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,17 @@ from omrl.config import to_json
 from omrl.diagnostics.kinds import KINDS
 from omrl.experiments.declare import Experiment, Scale
 from omrl.experiments.stages import Outcome
+from omrl.protocol import Measure
 from omrl.results import EvalResult, circumstances, estimate_to_json, test_tasks_note
 from omrl.stats import Estimate
 from omrl.tuning import counted
 
 STATISTICS = {"mean": stats.mean, "iqm": stats.iqm}
+DIGITS: Mapping[Measure, int] = {"return": 1, "success": 2}
+_MEASURED: Mapping[Measure, str] = {
+    "return": "",
+    "success": "episodes that do at some step what their task asks for, of all; ",
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Row:
 
     outcome: Outcome
     before: Estimate
-    """Return before adaptation."""
+    """Return before adaptation, or share of episodes that succeed."""
     after: Estimate
     """After the last of the evaluation's shots."""
     improvement: Estimate
@@ -46,9 +52,9 @@ def make_rows(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Row]:
 
 def _row(experiment: Experiment, outcome: Outcome, outcomes: Sequence[Outcome]) -> Row:
     statistic, arm = STATISTICS[experiment.statistic], outcome.planned.arm
-    before, after = _returns(outcome, 0), _returns(outcome, -1)
+    before, after = _values(experiment, outcome, 0), _values(experiment, outcome, -1)
     rivals = [
-        _returns(other, -1)
+        _values(experiment, other, -1)
         for other in outcomes
         if arm.method != other.planned.arm.method == experiment.reference
         and other.planned.arm.group == arm.group
@@ -63,9 +69,10 @@ def _row(experiment: Experiment, outcome: Outcome, outcomes: Sequence[Outcome]) 
     )
 
 
-def _returns(outcome: Outcome, position: int) -> stats.Returns:
+def _values(experiment: Experiment, outcome: Outcome, position: int) -> stats.Returns:
     """[seed, task, episode] of the first (0) or last (-1) shot."""
-    return outcome.result.shot(outcome.result.config.shots[position])
+    shots = outcome.result.config.shots
+    return outcome.result.measured(experiment.measure, shots[position])
 
 
 # --- For a person ---
@@ -73,14 +80,14 @@ def _returns(outcome: Outcome, position: int) -> stats.Returns:
 
 def table(experiment: Experiment, rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Header and cells; columns that would be empty are left out."""
-    numbers = experiment.claim.numbers
+    numbers, digits = experiment.claim.numbers, DIGITS[experiment.measure]
     columns = {
         "method": [row.outcome.planned.arm.method for row in rows],
         "": [row.outcome.planned.arm.group for row in rows],
         "adaptation": [_adaptation(row.outcome.result) for row in rows],
-        "before": [str(row.before) for row in rows],
-        "after": [str(row.after) for row in rows],
-        "improvement": [str(row.improvement) for row in rows],
+        "before": [row.before.shown(digits) for row in rows],
+        "after": [row.after.shown(digits) for row in rows],
+        "improvement": [row.improvement.shown(digits) for row in rows],
         f"P(beats {experiment.reference})": [_probability(row) for row in rows],
         "paper": [str(numbers.get(row.outcome.planned.arm.label, "")) for row in rows],
     }
@@ -108,7 +115,7 @@ def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str
         f"{experiment.id}, scale {scale}",
         *filter(None, [experiment.scales[scale].note]),
         *(line for row in rows for line in _described(row)),
-        f"before, after: {rows[0].after.method}",
+        f"before, after: {_MEASURED[experiment.measure]}{rows[0].after.method}",
         f"improvement: {rows[0].improvement.method}",
         *probabilities,
         *_gains(experiment, rows),
@@ -139,7 +146,7 @@ def _gains(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
             evaluations = {row.outcome.planned.evaluation for row in (early, late)}
             if same_run and not late.outcome.planned.arm.after and len(evaluations) == 1:
                 statistic = STATISTICS[experiment.statistic]
-                after, before = (_returns(row.outcome, -1) for row in (late, early))
+                after, before = (_values(experiment, row.outcome, -1) for row in (late, early))
                 gain = stats.improvement(after, before, statistic)
                 labels = [row.outcome.planned.arm.label for row in (late, early)]
                 lines.append(f"{labels[0]}, minus {labels[1]}: {gain} ({gain.method})")
