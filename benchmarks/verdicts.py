@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from omrl import stats
-from omrl.experiments.registry import EXPERIMENTS
+from omrl.experiments.registry import BEHAVIOUR, EXPERIMENTS
 from omrl.files import atomic_write
 from omrl.omniglot import settings as omniglot
 
@@ -252,7 +252,7 @@ def page() -> str:
     """The Markdown of docs/verdicts.md."""
     titles = {each.id: each.title for each in EXPERIMENTS.values()} | {omniglot.ID: omniglot.TITLE}
     rows = [line for name in titles if name in MEASURED for line in _rows(name)]
-    rest = ", ".join(f"`{name}`" for name in titles if name not in MEASURED)
+    rest = ", ".join(f"`{name}`" for name in (*titles, *BEHAVIOUR) if name not in MEASURED)
     return "\n".join(
         (
             "# What holds of the papers' claims",

@@ -29,7 +29,7 @@ from omrl.experiments.declare import (
     override,
     plan,
 )
-from omrl.experiments.registry import EXPERIMENTS
+from omrl.experiments.registry import BEHAVIOUR, EXPERIMENTS
 from omrl.experiments.stages import Outcome
 from omrl.presets import PRESETS, RunConfig
 from test_presets import spec_of
@@ -414,7 +414,7 @@ def test_help_lists_the_experiments(capsys):
     assert main(["reproduce", "--help"]) == 0
     text = capsys.readouterr().out
     assert "usage: omrl reproduce ID" in text
-    for name, each in EXPERIMENTS.items():
+    for name, each in [*EXPERIMENTS.items(), *BEHAVIOUR.items()]:
         assert f"{name}  " in text
         assert each.title in text
     assert max(map(len, text.splitlines())) <= 100

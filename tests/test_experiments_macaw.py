@@ -11,8 +11,10 @@ from omrl import metatrain
 from omrl.algos.macaw_config import MacawConfig
 from omrl.data.collect.presets import PRESETS as COLLECTIONS
 from omrl.envs import registry
-from omrl.experiments import macaw_problems, macaw_shift
+from omrl.experiments import macaw, macaw_behaviour, macaw_problems, macaw_shift
 from omrl.experiments.declare import SCALES, plan
+from omrl.experiments.macaw_ml45 import FIGURE_7
+from omrl.presets import PRESETS
 from omrl.protocol import finetuning
 
 OF_PROBLEMS = {each.id: each for each in macaw_problems.EXPERIMENTS}
@@ -95,3 +97,55 @@ def test_figure_2_of_the_workshop_adapts_to_8_transitions_and_infers_from_256():
 def test_the_bundled_data_has_all_that_smoke_reads(name):
     for each in plan((OF_SHIFT | OF_PROBLEMS)[name], "smoke"):
         metatrain.open_problem(each.config, "bundled:cheetah-vel")
+
+
+# --- Meta-World, and the data itself ---
+
+
+def test_figure_7_has_the_papers_settings_and_is_evaluated_along_the_training():
+    """Tables 3 to 5, column Meta-World; 20 steps of fine-tuning, success in all 5 test tasks."""
+    for scale, updates, points in (("paper", 100_000, 10), ("gpu", 20_000, 10)):
+        planned = {each.preset: each for each in plan(FIGURE_7, scale)}
+        assert list(planned) == ["macaw-ml45-paper", "mt-awr-ml45-paper", "pearl-ml45-paper"]
+        for name, each in planned.items():
+            config, preset = each.config, PRESETS[name].config
+            train = replace(
+                preset.train,
+                seeds=4,
+                keep=1,
+                checkpoint_every=config.train.eval_every,
+                eval_every=config.train.eval_every,
+            )
+            assert config.train == train
+            assert replace(config, algo=preset.algo, train=preset.train) == preset
+            assert replace(config.algo, steps=preset.algo.steps) == preset.algo
+            if "pearl" not in name:
+                assert config.algo.steps == updates
+            assert config.algo.steps / config.train.eval_every >= points
+            assert not config.eval.tasks
+        assert planned["mt-awr-ml45-paper"].evaluation.shots[-1] == 20
+        assert len(registry.make(config.env).splits["test"]) == 5
+
+
+def test_the_tasks_of_figure_7_at_smoke_are_collected():
+    data = FIGURE_7.scales["smoke"].data
+    collected = COLLECTIONS[data].config.tasks
+    test_tasks = registry.make("ml45/continuous-v1reward-h150-v1").splits["test"]
+    assert set(test_tasks) < set(collected)
+    for each in plan(FIGURE_7, "smoke"):
+        assert set(each.config.train_tasks) == set(collected) - set(test_tasks)
+        assert set(each.evaluation.tasks) <= set(test_tasks)
+        assert each.config.train.eval_every < each.config.algo.steps
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_figures_of_the_data_are_of_what_the_others_train_on(scale):
+    by_name = {problem.name: problem for problem in macaw_behaviour.FIGURE_8.problems}
+    assert list(by_name) == ["cheetah-dir", "cheetah-vel", "ant-dir", "walker-params"]
+    for name, problem in by_name.items():
+        figure = macaw.FIGURE_3 if name == "cheetah-vel" else OF_PROBLEMS[f"macaw-fig3-{name}"]
+        assert problem.data[scale] == figure.scales[scale].data
+        assert {each.config.env for each in plan(figure, scale)} == {problem.env}
+    (ml45,) = macaw_behaviour.FIGURE_9.problems
+    assert ml45.data[scale] == FIGURE_7.scales[scale].data
+    assert {each.config.env for each in plan(FIGURE_7, scale)} == {ml45.env}

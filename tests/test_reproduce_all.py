@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from omrl.cli import main, reproduce_all
+from omrl.cli import main, reproduce_all, reproduce_behaviour
+from omrl.envs import optional
 from omrl.errors import InputError, NonFiniteError, Stopped
 from omrl.experiments import registry
-from omrl.experiments.registry import EXPERIMENTS, OUTSIDE_RL
+from omrl.experiments.registry import BEHAVIOUR, EXPERIMENTS, OUTSIDE_RL
 from omrl.experiments.reproduce import Reproduction
 from tiny_study import STUDY
 
@@ -23,7 +25,7 @@ def listed(capsys) -> list[dict]:
 
 def test_the_list_tells_how_many_pieces_there_are(capsys):
     by_id = {each["id"]: each for each in listed(capsys)}
-    assert list(by_id) == [*EXPERIMENTS, *OUTSIDE_RL]
+    assert list(by_id) == [*EXPERIMENTS, *BEHAVIOUR, *OUTSIDE_RL]
     figure = by_id["macaw-fig3-cheetah-vel"]
     # Five methods; the lifetimes of smoke are bundled, those of the other scales are collected.
     assert {name: scale["pieces"] for name, scale in figure["scales"].items()} == {
@@ -35,6 +37,16 @@ def test_the_list_tells_how_many_pieces_there_are(capsys):
     assert figure["rows"][0] == "MACAW"
     assert figure["needs"] == ""
     assert "--data" in by_id["macaw-fig6-omniglot"]["needs"]
+    for name in ("macaw-fig7-ml45", "macaw-fig9-behaviour-ml45"):
+        assert by_id[name]["needs"] == "metaworld: pip install 'omrl[metaworld]'"
+    # Of the four collections one is bundled; nothing is trained.
+    figure = by_id["macaw-fig8-behaviour"]
+    assert {name: scale["pieces"] for name, scale in figure["scales"].items()} == {
+        "smoke": 3,
+        "gpu": 4,
+        "paper": 4,
+    }
+    assert figure["needs"] == ""
 
 
 def test_rows_that_share_a_training_are_one_piece(capsys, monkeypatch):
@@ -45,7 +57,7 @@ def test_rows_that_share_a_training_are_one_piece(capsys, monkeypatch):
 def test_the_list_is_a_table(capsys):
     assert main(["reproduce", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + len(EXPERIMENTS) + len(OUTSIDE_RL)
+    assert len(lines) == 2 + len(EXPERIMENTS) + len(BEHAVIOUR) + len(OUTSIDE_RL)
     for line, (name, each) in zip(lines[2:], EXPERIMENTS.items(), strict=False):
         assert name in line
         assert each.title in line
@@ -78,6 +90,7 @@ def made(monkeypatch) -> list[tuple[str, Path, Path | None, int | None]]:
     three = {name: replace(STUDY, id=name) for name in ("one", "two", "three")}
     three["of-gpu"] = replace(STUDY, id="of-gpu", scales={"gpu": STUDY.scales["gpu"]})
     monkeypatch.setattr(registry, "EXPERIMENTS", three)
+    monkeypatch.setattr(registry, "BEHAVIOUR", {})
     asked = []
 
     def carry_out(chosen, options, command, crew):
@@ -140,3 +153,58 @@ def test_being_stopped_stops_all(capsys, monkeypatch, made):
     assert code == 143
     assert [name for name, *_ in made] == ["one"]
     assert "repeat the command" in printed
+
+
+# --- What needs a package ---
+
+
+@pytest.fixture
+def of_meta_world(monkeypatch) -> list[str]:
+    """One experiment and one figure of its data beside one of neither; what is asked for."""
+    ml45 = EXPERIMENTS["macaw-fig7-ml45"]
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"one": replace(STUDY, id="one"), ml45.id: ml45})
+    figure = BEHAVIOUR["macaw-fig9-behaviour-ml45"]
+    monkeypatch.setattr(registry, "BEHAVIOUR", {figure.id: figure})
+    asked = []
+
+    def carry_out(chosen, options, command, crew=None):
+        asked.append(chosen.id)
+        return SimpleNamespace(rows=[], found={"experiment": chosen.id})
+
+    monkeypatch.setattr(reproduce_all, "carry_out", carry_out)
+    monkeypatch.setattr(reproduce_behaviour, "carry_out", carry_out)
+    return asked
+
+
+def test_what_needs_a_missing_package_is_named_and_left_out(capsys, monkeypatch, of_meta_world):
+    monkeypatch.setattr(optional, "is_installed", lambda extra: False)
+    code, found, printed = run_all(capsys)
+    assert code == 0
+    assert of_meta_world == list(found) == ["one"]
+    for name in ("macaw-fig7-ml45", "macaw-fig9-behaviour-ml45"):
+        assert (
+            f"omrl: {name} is left out: it needs metaworld, which is not installed: "
+            "pip install 'omrl[metaworld]'\n"
+        ) in printed
+
+
+def test_with_the_package_nothing_is_left_out(capsys, monkeypatch, of_meta_world):
+    monkeypatch.setattr(optional, "is_installed", lambda extra: True)
+    monkeypatch.setattr(optional.importlib.metadata, "version", lambda extra: "3.0.0")
+    code, found, printed = run_all(capsys)
+    assert code == 0
+    assert of_meta_world == list(found)
+    assert list(found) == ["one", "macaw-fig7-ml45", "macaw-fig9-behaviour-ml45"]
+    assert "left out" not in printed
+
+
+def test_one_alone_says_how_to_install_what_it_needs(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(optional, "is_installed", lambda extra: False)
+    for name in ("macaw-fig7-ml45", "macaw-fig9-behaviour-ml45"):
+        out = str(tmp_path / name)
+        assert main(["reproduce", name, "--scale", "smoke", "--out", out, "--device", "cpu"]) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error == (
+            "omrl: error: ml45/continuous-v1reward-h150-v1 needs metaworld, which is not "
+            "installed: pip install 'omrl[metaworld]'"
+        )

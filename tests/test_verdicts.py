@@ -7,7 +7,7 @@ import pytest
 
 import scripts
 from omrl import stats
-from omrl.experiments.registry import EXPERIMENTS, OUTSIDE_RL
+from omrl.experiments.registry import BEHAVIOUR, EXPERIMENTS, OUTSIDE_RL
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,7 +26,7 @@ def test_the_page_is_what_the_results_say(verdicts):
 
 def test_every_experiment_is_on_the_page(verdicts):
     page = verdicts.page()
-    for name in (*EXPERIMENTS, *OUTSIDE_RL):
+    for name in (*EXPERIMENTS, *BEHAVIOUR, *OUTSIDE_RL):
         assert f"[{name}](" in page or f"`{name}`" in page
     assert verdicts.MEASURED.keys() <= {*EXPERIMENTS, *OUTSIDE_RL}
 

@@ -14,16 +14,15 @@ import tyro
 
 from omrl import bundled
 from omrl.cli.options import DeviceOptions, parse, print_json
-from omrl.config import json_hash
+from omrl.cli.reproduce_data import collected, collection
 from omrl.errors import InputError
 from omrl.experiments.declare import Experiment, FromRun, Planned, Scale, plan
-from omrl.experiments.registry import ALL, EXPERIMENTS, OUTSIDE_RL, experiment
+from omrl.experiments.registry import ALL, BEHAVIOUR, EXPERIMENTS, OUTSIDE_RL, experiment
 from omrl.omniglot.settings import ID as OMNIGLOT
 from omrl.ranges import Count, check_ranges
 from omrl.tables import markdown, print_lines, print_table
 
 if TYPE_CHECKING:
-    from omrl.data.collect.config import CollectConfig
     from omrl.experiments.crew import Crew
     from omrl.experiments.reproduce import Reproduction
     from omrl.experiments.rows import Row
@@ -48,7 +47,8 @@ ID is one of
 --ray local     data, trainings and evaluations side by side, as tasks of Ray on this machine
 --ray HOST:PORT on a cluster, whose nodes share DIR and the cache (docs/reproduce.md)
 
-{omniglot} is of images that you give, and has options of its own: ID --help
+{omniglot} is of images that you give, -behaviour train nothing: their options are
+in ID --help
 """
 
 
@@ -145,6 +145,11 @@ def main(arguments: Sequence[str], command: str) -> None:
 
         reproduce_omniglot.main(rest, command)
         return
+    if name in BEHAVIOUR:
+        from omrl.cli import reproduce_behaviour
+
+        reproduce_behaviour.main(BEHAVIOUR[name], rest, command)
+        return
     if name == ALL:
         from omrl.cli import reproduce_all
 
@@ -162,7 +167,7 @@ def main(arguments: Sequence[str], command: str) -> None:
 
 
 def _help() -> str:
-    titles = {name: each.title for name, each in EXPERIMENTS.items()}
+    titles = {name: each.title for name, each in [*EXPERIMENTS.items(), *BEHAVIOUR.items()]}
     titles |= OUTSIDE_RL
     width = max(map(len, titles))
     lines = [f"  {name:<{width}}  {title}" for name, title in titles.items()]
@@ -215,7 +220,7 @@ def order(chosen: Experiment, options: ReproduceOptions, command: str, crew: Cre
     if not data and not isinstance(name, FromRun):
         data = name
         if not name.startswith(bundled.PREFIX):
-            _, _, folder = _collection(name, options)
+            _, _, folder = collection(name, options.cache or options.out)
             data = str(folder) if folder.exists() else ""
             collect = None if data else partial(_data, chosen, options)
     home, held = options.cache or options.out, sources.named(data, planned)
@@ -236,34 +241,7 @@ def _data(chosen: Experiment, options: ReproduceOptions, say: Callable[[str], No
     name = chosen.scales[options.scale].data
     if isinstance(name, FromRun):
         return ""
-    if name.startswith(bundled.PREFIX):
-        return name
-    from omrl.cli import collect
-    from omrl.experiments.holding import LOCKS, holding
-    from omrl.experiments.stages import told_to_repeat
-
-    config, command, folder = _collection(name, options)
-    lock = folder.parent.with_name(LOCKS) / folder.name
-    if folder.exists():
-        return str(folder)
-    with told_to_repeat(), holding(lock, say):
-        if not folder.exists():
-            begun = folder.with_name(folder.name + ".partial").exists()
-            say(f"{'going on with' if begun else 'collecting'} {folder}")
-            device = options.compute.device
-            collect.run(config, folder, command=command, resume=begun, device=device)
-    return str(folder)
-
-
-def _collection(name: str, options: ReproduceOptions) -> tuple[CollectConfig, str, Path]:
-    """Config, command and folder of the data of a preset of `omrl collect`."""
-    from omrl.cli import collect
-    from omrl.experiments.stages import ADDRESS
-
-    config = collect.named_config(name)
-    command = collect.canonical_command(config)
-    digits = json_hash(command)[:ADDRESS]
-    return config, command, (options.cache or options.out) / "data" / f"{name}-{digits}"
+    return collected(name, options.cache or options.out, options.compute.device, say)
 
 
 def show(chosen: Experiment, scale: Scale, rows: Sequence[Row]) -> None:

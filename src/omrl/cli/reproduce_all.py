@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from omrl.cli import reproduce_behaviour
 from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.cli.reproduce import RayOptions, ReproduceOptions, carry_out, order, show
+from omrl.cli.reproduce_behaviour import BehaviourOptions
+from omrl.envs.optional import check_installed
 from omrl.errors import InputError, NonFiniteError, PartlyFailed, Stopped, system_error
-from omrl.experiments import registry
+from omrl.experiments import declare, lifetimes, registry
 from omrl.experiments.declare import Experiment, Scale
+from omrl.experiments.lifetimes import Lifetimes
 from omrl.ranges import Count
 
 if TYPE_CHECKING:
@@ -44,27 +49,52 @@ class AllOptions:
     json: bool = False
     """Print one JSON object: what results.json holds, by experiment."""
 
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
+
 
 def main(arguments: Sequence[str], command: str) -> None:
     options = parse(AllOptions, f"reproduce {registry.ALL}", arguments)
     if options.out.is_file():
         raise InputError(f"{options.out}: is a file; give a folder for the results")
-    chosen = [e for e in registry.EXPERIMENTS.values() if options.scale in e.scales]
-    own = [_of(experiment, options) for experiment in chosen]
-    with options.tasks.crew(options.compute, command, own[0].say, options.quiet) as crew:
+    chosen = _installed(options.scale)
+    with options.tasks.crew(options.compute, command, options.say, options.quiet) as crew:
         if crew is not None:
-            for experiment, each in zip(chosen, own, strict=True):
+            for each in chosen:
                 with suppress(Exception):  # Told when it is this one's turn.
-                    order(experiment, each, command, crew)
-        found = _make(chosen, own, options, command, crew)
+                    _order(each, options, command, crew)
+        found = _make(chosen, options, command, crew)
     if options.json:
         print_json(found)
-    failed = [experiment.id for experiment in chosen if experiment.id not in found]
+    failed = [each.id for each in chosen if each.id not in found]
     if failed:
         raise PartlyFailed(
             f"{len(failed)} of {len(chosen)} experiments failed: {', '.join(failed)}; the same "
             "command tries them again"
         )
+
+
+def _installed(scale: Scale) -> list[Experiment | Lifetimes]:
+    """What has that scale and all packages that it needs; of the others is told what they lack."""
+    all_of_it = [
+        *(
+            (e, declare.extras(e, scale))
+            for e in registry.EXPERIMENTS.values()
+            if scale in e.scales
+        ),
+        *((each, lifetimes.extras(each, scale)) for each in registry.BEHAVIOUR.values()),
+    ]
+    chosen = []
+    for each, needed in all_of_it:
+        try:
+            for extra in needed:
+                check_installed(extra, "it")
+        except InputError as error:
+            print(f"omrl: {each.id} is left out: {error}", file=sys.stderr, flush=True)
+        else:
+            chosen.append(each)
+    return chosen
 
 
 def _of(experiment: Experiment, options: AllOptions) -> ReproduceOptions:
@@ -79,29 +109,56 @@ def _of(experiment: Experiment, options: AllOptions) -> ReproduceOptions:
     )
 
 
+def _of_data(figure: Lifetimes, options: AllOptions) -> BehaviourOptions:
+    return BehaviourOptions(
+        options.scale,
+        options.out / figure.id,
+        cache=options.cache or options.out,
+        compute=options.compute,
+        tasks=options.tasks,
+        quiet=options.quiet,
+    )
+
+
+def _order(each: Experiment | Lifetimes, options: AllOptions, command: str, crew: Crew) -> None:
+    if isinstance(each, Lifetimes):
+        reproduce_behaviour.order(each, _of_data(each, options), crew)
+    else:
+        order(each, _of(each, options), command, crew)
+
+
 def _make(
-    chosen: Sequence[Experiment],
-    own: Sequence[ReproduceOptions],
+    chosen: Sequence[Experiment | Lifetimes],
     options: AllOptions,
     command: str,
     crew: Crew | None,
 ) -> dict[str, Any]:
     """What results.json holds, by experiment, of those that did not fail."""
     found: dict[str, Any] = {}
-    for experiment, each in zip(chosen, own, strict=True):
+    for each in chosen:
         try:
-            done = carry_out(experiment, each, command, crew)
+            found[each.id], tell = _one(each, options, command, crew)
         except Stopped:
             raise
         except Exception as error:
-            print(f"omrl: {experiment.id} failed: {_told(error)}", file=sys.stderr, flush=True)
+            print(f"omrl: {each.id} failed: {_told(error)}", file=sys.stderr, flush=True)
             continue
-        found[experiment.id] = done.found
         if not options.json:
-            print(f"# {experiment.id}: {experiment.title}\n")
-            show(experiment, options.scale, done.rows)
-            print(f"\npage: {each.out / 'page.html'}\n", flush=True)
+            print(f"# {each.id}: {each.title}\n")
+            tell()
+            print(f"\npage: {options.out / each.id / 'page.html'}\n", flush=True)
     return found
+
+
+def _one(
+    each: Experiment | Lifetimes, options: AllOptions, command: str, crew: Crew | None
+) -> tuple[dict[str, Any], Callable[[], None]]:
+    """What results.json holds, and what prints the table."""
+    if isinstance(each, Lifetimes):
+        drawn = reproduce_behaviour.carry_out(each, _of_data(each, options), command, crew)
+        return drawn.found, partial(reproduce_behaviour.show, drawn)
+    done = carry_out(each, _of(each, options), command, crew)
+    return done.found, partial(show, each, options.scale, done.rows)
 
 
 def _told(error: Exception) -> str:

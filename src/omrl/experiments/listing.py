@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from omrl import bundled
-from omrl.experiments import registry
-from omrl.experiments.declare import SCALES, Experiment, FromRun, Scale, collecting, plan
+from omrl.envs.optional import install_line
+from omrl.experiments import lifetimes, registry
+from omrl.experiments.declare import (
+    SCALES,
+    Experiment,
+    FromRun,
+    Scale,
+    collecting,
+    extras,
+    plan,
+)
+from omrl.experiments.lifetimes import Lifetimes
 
 HEADER = ["id", "shows", *(f"{scale}, pieces" for scale in SCALES)]
 
@@ -29,10 +40,33 @@ def to_object(experiment: Experiment) -> dict[str, Any]:
         "claim": experiment.claim.words,
         "source": experiment.claim.source,
         "rows": [arm.label for arm in experiment.arms],
-        "needs": "",
+        "needs": _told(
+            {extra for scale in experiment.scales for extra in extras(experiment, scale)}
+        ),
         "scales": {
             scale: {"pieces": pieces(experiment, scale), "seeds": setting.seeds}
             for scale, setting in experiment.scales.items()
+        },
+    }
+
+
+def _told(needed: Iterable[str]) -> str:
+    return ", ".join(f"{extra}: {install_line(extra)}" for extra in sorted(needed))
+
+
+def figure_of_data(figure: Lifetimes) -> dict[str, Any]:
+    """A figure that trains nothing, alike; it has no seeds."""
+    needed = {extra for scale in SCALES for extra in lifetimes.extras(figure, scale)}
+    return {
+        "id": figure.id,
+        "title": figure.title,
+        "claim": figure.claim.words,
+        "source": figure.claim.source,
+        "rows": [problem.name for problem in figure.problems],
+        "needs": _told(needed),
+        "scales": {
+            scale: {"pieces": len(lifetimes.collections(figure, scale)), "seeds": None}
+            for scale in SCALES
         },
     }
 
@@ -43,7 +77,8 @@ def objects() -> list[dict[str, Any]]:
         {"id": name, "title": title, "needs": f"--data, and options of its own: {name} --help"}
         for name, title in registry.OUTSIDE_RL.items()
     ]
-    return [*map(to_object, registry.EXPERIMENTS.values()), *outside]
+    of_data = map(figure_of_data, registry.BEHAVIOUR.values())
+    return [*map(to_object, registry.EXPERIMENTS.values()), *of_data, *outside]
 
 
 def table() -> list[list[str]]:

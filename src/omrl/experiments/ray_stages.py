@@ -87,6 +87,15 @@ def order(
     return tasks
 
 
+def order_collection(crew: Crew, shop: Workshop, name: str, collect: Callable[[Say], str]) -> Any:
+    """The task that makes a collection, the same one whatever experiment orders it first."""
+    locks = shop.runs.parent / LOCKS
+    locks.mkdir(parents=True, exist_ok=True)
+    shop = replace(shop, devices=(), say=print)
+    key, title = ("collected", name), f"collecting {name}"
+    return crew.order(key, title, _collected, shop, name, (), collect, shared=locks)
+
+
 # --- In the process of a stage: devices, say, then its inputs ---
 
 

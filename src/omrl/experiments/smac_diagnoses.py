@@ -91,7 +91,7 @@ def _rewards_scales() -> Mapping[Scale, Setting]:
 
 _REWARD_ACCURACY = Experiment(
     id="smac-reward-accuracy",
-    title="SMAC, appendix B, Sawyer Manipulation: errors of predicted rewards",
+    title="SMAC, appendix B, Sawyer: errors of predicted rewards",
     claim=Claim(
         words="The reward decoder need not be accurate: where rewards are -1 or 0 its loss is "
         "about 0.2 on training tasks and about 0.25 on test tasks, and SMAC works.",
