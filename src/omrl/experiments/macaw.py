@@ -28,7 +28,7 @@ _PAPER = "arXiv:2008.06043"
 _MACAW = "MACAW"
 
 _FAST: Overrides = {
-    "algo.steps": 1500,
+    "algo.steps": 2500,
     "algo.latent": 16,
     "algo.policy_lr": 6e-4,
     "algo.inner_batch.size": 128,
