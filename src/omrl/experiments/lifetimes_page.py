@@ -13,10 +13,15 @@ import numpy as np
 from omrl.drawing import RETURN_LABEL, SUCCESS_LABEL, image, panels, thousands
 from omrl.experiments.declare import Scale
 from omrl.experiments.lifetimes import PARTS, Lifetime, Lifetimes, Read
-from omrl.experiments.page import claim_to_json, write_file
+from omrl.experiments.page import (
+    Written,
+    claim_to_json,
+    write_file,
+    write_numbers,
+    write_table,
+)
 from omrl.files import atomic_write
 from omrl.report import figure, render
-from omrl.tables import markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,17 +29,6 @@ if TYPE_CHECKING:
 FEW = 10
 """Points of a curve that are marked."""
 RUNS_HEADER = ["problem", "collected by", "environment", "transitions", "data"]
-
-
-@dataclass(frozen=True)
-class Written:
-    """The table, as it was written."""
-
-    header: list[str]
-    cells: list[list[str]]
-    notes: list[str]
-    found: dict[str, Any]
-    """Contents of results.json."""
 
 
 def write(
@@ -49,11 +43,7 @@ def write(
     for path, each in raw.items():
         _save(path, each)
     sections = [_section(each) for each in found]
-    text = f"# {experiment.title}\n\n{markdown(header, cells)}\n\n{_listed(lines)}\n"
-    for section in sections:
-        shown = markdown(section["header"], section["rows"])
-        text += f"\n## {section['title']}\n\n{shown}\n\n{_listed(section['notes'])}\n"
-    write_file(out / "table.md", text.encode())
+    write_table(out, experiment.title, header, cells, lines, sections)
     described = {
         "experiment": experiment.id,
         "scale": scale,
@@ -62,8 +52,7 @@ def write(
         "rows": [to_object(each) for each in found],
         "notes": lines,
     }
-    listed = json.dumps(described, indent=2, allow_nan=False) + "\n"
-    write_file(out / "results.json", listed.encode())
+    write_numbers(out, described)
     write_file(out / "figure.png", curves(found, experiment.symlog, png=True))
     caption = f"A line per task, coloured by its number; means of up to {PARTS} parts of a lifetime"
     write_file(
@@ -87,10 +76,6 @@ def write(
         ).encode(),
     )
     return Written(header, cells, lines, described)
-
-
-def _listed(lines: Sequence[str]) -> str:
-    return "\n".join(f"* {line}" for line in lines)
 
 
 def _save(path: Path, found: Read) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,17 @@ def check_out(out: Path, experiment: str, scale: Scale, *, seeds: int | None) ->
         )
 
 
+@dataclass(frozen=True)
+class Written:
+    """The table, as it was written."""
+
+    header: list[str]
+    cells: list[list[str]]
+    notes: list[str]
+    found: dict[str, Any]
+    """Contents of results.json."""
+
+
 def write(
     out: Path, experiment: Experiment, scale: Scale, rows: Sequence[Row], command: str
 ) -> dict[str, Any]:
@@ -65,17 +77,11 @@ def write(
         result.save(path)
     header, cells = table(experiment, rows)
     lines = notes(experiment, scale, rows)
-    listed = "\n".join(f"* {line}" for line in lines)
-    text = f"# {experiment.title}\n\n{markdown(header, cells)}\n\n{listed}\n"
     sections = [
         *over_training.sections(experiment, rows),
         *diagnosis_sections(out, experiment, rows),
     ]
-    for section in sections:
-        listed = "\n".join(f"* {line}" for line in section["notes"])
-        shown = markdown(section["header"], section["rows"])
-        text += f"\n## {section['title']}\n\n{shown}\n\n{listed}\n"
-    write_file(out / "table.md", text.encode())
+    write_table(out, experiment.title, header, cells, lines, sections)
     found = {
         "experiment": experiment.id,
         "scale": scale,
@@ -85,7 +91,7 @@ def write(
         "rows": [to_object(row) | over_training.to_object(experiment, row) for row in rows],
         "notes": lines,
     }
-    write_file(out / "results.json", (json.dumps(found, indent=2, allow_nan=False) + "\n").encode())
+    write_numbers(out, found)
     drawn = _draw(out, experiment, rows)
     write_file(
         out / "page.html",
@@ -108,6 +114,31 @@ def write(
         ).encode(),
     )
     return found
+
+
+def write_table(
+    out: Path,
+    title: str,
+    header: list[str],
+    cells: list[list[str]],
+    lines: Sequence[str],
+    sections: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """table.md: the table with its notes, and those of the sections."""
+
+    def part(head: str, header: list[str], cells: list[list[str]], lines: Sequence[str]) -> str:
+        listed = "\n".join(f"* {line}" for line in lines)
+        return f"{head}\n\n{markdown(header, cells)}\n\n{listed}\n"
+
+    parts = [part(f"# {title}", header, cells, lines)]
+    parts += [part(f"## {s['title']}", s["header"], s["rows"], s["notes"]) for s in sections]
+    write_file(out / "table.md", "\n".join(parts).encode())
+
+
+def write_numbers(out: Path, found: Mapping[str, Any]) -> None:
+    """results.json."""
+    text = json.dumps(found, indent=2, allow_nan=False) + "\n"
+    write_file(out / "results.json", text.encode())
 
 
 def diagnosis_sections(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,13 @@ from omrl import stats
 from omrl.config import to_json
 from omrl.drawing import image, interval_line, panels, run_colour, thousands
 from omrl.experiments.declare import Scale
-from omrl.experiments.page import claim_to_json, write_file
+from omrl.experiments.page import (
+    Written,
+    claim_to_json,
+    write_file,
+    write_numbers,
+    write_table,
+)
 from omrl.files import atomic_write
 from omrl.omniglot.learner import chance, num_parameters
 from omrl.omniglot.settings import CLAIM, DEVIATES, ID, TITLE, Scaled
@@ -25,23 +30,11 @@ from omrl.omniglot.training import slug
 from omrl.report import figure, render
 from omrl.results import estimate_to_json
 from omrl.runs import read_sessions
-from omrl.tables import markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RUNS_HEADER = ["run", "meta-steps", "seconds", "folder"]
-
-
-@dataclass(frozen=True)
-class Written:
-    """The table, as it was written."""
-
-    header: list[str]
-    cells: list[list[str]]
-    notes: list[str]
-    found: dict[str, Any]
-    """Contents of results.json."""
 
 
 def write(
@@ -55,8 +48,7 @@ def write(
         stale.unlink()  # of networks that this table lacks; the runs have them
     for path, each in raw.items():
         _save(path, each)
-    listed = "\n".join(f"* {line}" for line in lines)
-    write_file(out / "table.md", f"# {TITLE}\n\n{markdown(header, cells)}\n\n{listed}\n".encode())
+    write_table(out, TITLE, header, cells, lines)
     described = {
         "experiment": ID,
         "scale": scale,
@@ -66,8 +58,7 @@ def write(
         "rows": [to_object(plan, each) for each in found],
         "notes": lines,
     }
-    text = json.dumps(described, indent=2, allow_nan=False) + "\n"
-    write_file(out / "results.json", text.encode())
+    write_numbers(out, described)
     picture = curves(found, footer(problem))
     write_file(out / "figure.svg", picture)
     write_file(out / "figure.png", curves(found, footer(problem), png=True))
