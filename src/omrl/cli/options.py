@@ -29,6 +29,15 @@ def parse(kind: type[Options], command: str, arguments: Sequence[str], **default
 
     `defaults` are those of fields whose default depends on what was asked for.
     """
+    options = _read(kind, command, arguments, defaults)
+    _check_lists(options, arguments, defaults)
+    return options
+
+
+def _read(
+    kind: type[Options], command: str, arguments: Sequence[str], defaults: Mapping[str, Any]
+) -> Options:
+    """`parse`, where the defaults may be stand-ins."""
     import tyro
 
     box = io.StringIO()
@@ -45,7 +54,6 @@ def parse(kind: type[Options], command: str, arguments: Sequence[str], **default
             raise
         raise InputError(_one_line(box.getvalue(), command)) from None
     _check_paths(options, arguments)
-    _check_lists(options, arguments, defaults)
     check_ranges(options)
     return options
 
@@ -67,7 +75,7 @@ def parse_for_run(
     spare["config"] = settings(replace(default, shots=(0,)))
     first = [argument for argument in arguments if argument not in ("-h", "--help")]
     with contextlib.suppress(InputError):
-        named = parse(kind, command, first, **spare)
+        named = _read(kind, command, first, spare)
         from omrl.metatrain import record_of
 
         default = record_of(named.run).run.eval  # pyright: ignore[reportAttributeAccessIssue]
@@ -139,7 +147,7 @@ def as_typed(path: Path) -> str:
     return path.name if path.is_absolute() else str(path)
 
 
-def _with_defaults(kind: type[Options], defaults: dict[str, Any]) -> type[Options]:
+def _with_defaults(kind: type[Options], defaults: Mapping[str, Any]) -> type[Options]:
     hints = typing.get_type_hints(kind, include_extras=True)
     fields = [(name, hints[name], field(default=value)) for name, value in defaults.items()]
     namespace = {"__doc__": kind.__doc__}
