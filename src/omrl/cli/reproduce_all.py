@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import jax
 import tyro
 
 from omrl.cli import reproduce_behaviour
@@ -143,6 +144,9 @@ def _make(
         except Exception as error:
             print(f"omrl: {each.id} failed: {_told(error)}", file=sys.stderr, flush=True)
             continue
+        finally:
+            # On a CPU every program holds memory maps, of which Linux gives a process 65,530.
+            jax.clear_caches()
         if not options.json:
             print(f"# {each.id}: {each.title}\n")
             tell()
