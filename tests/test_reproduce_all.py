@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import pytest
 
 from omrl.cli import main, reproduce_all, reproduce_behaviour
@@ -208,3 +209,22 @@ def test_one_alone_says_how_to_install_what_it_needs(capsys, monkeypatch, tmp_pa
             "omrl: error: ml45/continuous-v1reward-h150-v1 needs metaworld, which is not "
             "installed: pip install 'omrl[metaworld]'"
         )
+
+
+def test_programs_of_an_experiment_are_given_back(capsys, monkeypatch, made):
+    """On a CPU they hold memory maps; all experiments together have more than a process may."""
+    others, traced = reproduce_all.carry_out, []
+
+    @jax.jit
+    def program(x):
+        traced.append(x)
+        return x + 1
+
+    def carry_out(chosen, options, command, crew):
+        program(0)
+        program(1)
+        return others(chosen, options, command, crew)
+
+    monkeypatch.setattr(reproduce_all, "carry_out", carry_out)
+    run_all(capsys)
+    assert len(traced) == len(made) > 1
