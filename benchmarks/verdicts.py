@@ -180,10 +180,13 @@ MEASURED: Mapping[str, Measured] = {
                     "macaw-original/step-00100000",
                 ),
             ),
-            Difference(
-                "SMAC - BOReL, matched",
-                Side("smac-cheetah-vel/smac-ours/step-00450000.npz"),
-                Side("borel-smac-cheetah-vel/matched/step-00052500.npz"),
+            *(
+                Difference(
+                    f"SMAC - BOReL, {name}",
+                    Side("smac-cheetah-vel/smac-ours/step-00450000.npz"),
+                    Side(f"borel-smac-cheetah-vel/{name}/step-{end:08d}.npz"),
+                )
+                for name, end in (("matched", 52_500), ("original", 1_002_500))
             ),
         ),
     ),
