@@ -126,7 +126,9 @@ def test_every_number_of_every_config_is_checked(name):
     if isinstance(algo, SmacConfig):
         terms = ("reparam_weight", "self_supervised_reparam_weight")
         alone = ("awac_weight",) if algo.awac_weight else terms
-        scores = {("largest_score", score) for score in (0, -1) if algo.weights == "exp"}
+        scores = {
+            ("largest_score", score) for score in (0, -1) if algo.weights in ("exp", "whitened")
+        }
         # Labels are what self-supervision learns from.
         alone += () if algo.oracle else ("label_context",)
         legal = LEGAL - {(name, 0) for name in alone} | scores | {("initial_steps", 0)}

@@ -52,8 +52,8 @@ def presets(base: Preset, tuned: MacawConfig) -> dict[str, Preset]:
     algos: dict[str, tuple[MacawConfig | SmacConfig, str]] = {
         "macaw": (
             replace(tuned, steps=STEPS, temperature=0.3),
-            "ours: the settings of macaw-cheetah-vel with a lower temperature, of four candidates the "
-            "one with the most success on validation goals, 40 to 49 of ml1-reach",
+            "ours: the settings of macaw-cheetah-vel with a lower temperature, of five candidates "
+            "the one with the most success on validation goals, 40 to 49 of ml1-reach",
         ),
         "smac": (
             SMAC,

@@ -369,7 +369,7 @@ def test_labels_are_of_observations_as_the_networks_take_them():
         ({"batch": BatchSpec("outer", 8)}, "batch: its name is 'batch', not 'outer'"),
         ({"context": BatchSpec("outer", 8)}, "context: its name is 'context', not 'outer'"),
         ({"awac_weight": 0.0}, "reparam_weight: 0 beside awac_weight 0"),
-        ({"largest_score": 2.0}, "largest_score: 2 is of weights exp, not softmax"),
+        ({"largest_score": 2.0}, "largest_score: 2 is of weights exp or whitened, not softmax"),
     ],
 )
 def test_impossible_settings_are_refused(changes, message):

@@ -43,6 +43,14 @@ def test_whitened_weights_forget_mean_and_size():
     np.testing.assert_allclose(awac.whitened_weights(jnp.full(3, 4.0), 2.0), 1.0)
 
 
+def test_whitened_weights_of_one_that_stands_out_stay_finite():
+    scores = jnp.zeros(1000).at[7].set(1.0)  # 32 deviations above the mean
+    assert not np.all(np.isfinite(awac.whitened_weights(scores, 0.3)))
+    clipped = awac.whitened_weights(scores, 0.3, largest_score=3.0)
+    np.testing.assert_allclose(clipped[7], np.exp(3.0 / 0.3), rtol=1e-6)
+    np.testing.assert_allclose(clipped[0], np.exp(float(-(0.001**0.5)) / 0.3), rtol=1e-2)
+
+
 def test_uniform_weights_are_behaviour_cloning():
     np.testing.assert_array_equal(awac.uniform_weights(SCORES), np.ones((3, 1)))
 

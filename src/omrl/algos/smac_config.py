@@ -94,7 +94,8 @@ class SmacConfig:
     each task, exp of the score (Eq. 2) or of the standardised one, or all alike, which is meta
     behaviour cloning."""
     largest_score: Finite | None = None
-    """Of weights exp: larger scores count as this; None: any."""
+    """Of weights exp, and of whitened in standard deviations: larger scores count as this; None:
+    any."""
     advantage_q: Literal["min", "first"] = "min"
     """Q of the logged action in the score: the smaller of both, or the first."""
     awac_weight: NonNegative = 1.0
@@ -157,10 +158,10 @@ class SmacConfig:
                 raise InputError(
                     f"{name}: 0 beside awac_weight 0 leaves the actor nothing to learn; set one"
                 )
-        if self.largest_score is not None and self.weights != "exp":
+        if self.largest_score is not None and self.weights not in ("exp", "whitened"):
             raise InputError(
-                f"largest_score: {self.largest_score:g} is of weights exp, not {self.weights}; "
-                "leave it None"
+                f"largest_score: {self.largest_score:g} is of weights exp or whitened, not "
+                f"{self.weights}; leave it None"
             )
         self._check_online()
 

@@ -278,7 +278,7 @@ def weights_of(config: SmacConfig, score: PerSample) -> PerSample:
     if config.weights == "exp":
         return awac.exponential_weights(score, beta, config.largest_score)
     if config.weights == "whitened":
-        return awac.whitened_weights(score, beta)
+        return awac.whitened_weights(score, beta, config.largest_score)
     return awac.uniform_weights(score)
 
 

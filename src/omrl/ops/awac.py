@@ -31,10 +31,16 @@ def exponential_weights(
     return jnp.exp(clipped / temperature)
 
 
-def whitened_weights(scores: Scores, temperature: float) -> Scores:
-    """exp(standardised score / temperature), with the sample standard deviation (ddof 1)."""
+def whitened_weights(
+    scores: Scores, temperature: float, largest_score: float | None = None
+) -> Scores:
+    """`exponential_weights` of the standardised scores, by the sample standard deviation (ddof 1).
+
+    Where few scores stand out these are tens of deviations, and at low temperatures their weights
+    overflow without a largest one.
+    """
     deviation = jnp.std(scores, ddof=1) + SMALLEST_DEVIATION
-    return jnp.exp((scores - jnp.mean(scores)) / deviation / temperature)
+    return exponential_weights((scores - jnp.mean(scores)) / deviation, temperature, largest_score)
 
 
 def uniform_weights(scores: Scores) -> Scores:
