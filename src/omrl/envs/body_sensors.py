@@ -89,11 +89,15 @@ def _write_inertia(
 ) -> None:
     """sum_k I_k a_k a_k' + m (|d|^2 1 - d d'), by the axes a_k and the offset d; then m d and m."""
     mass = model.body_mass[1:, None, None]
-    principal = model.body_inertia[1:, :, None, None]
-    about_body = np.sum(principal * axes[:, :, _ROW] * axes[:, :, _COLUMN], axis=1)
+    scaled = model.body_inertia[1:, :, None, None] * axes
+    about_body = out[:, :6]
+    for entry, (row, column) in enumerate(zip(_ROW, _COLUMN, strict=True)):
+        first, second, third = (scaled[:, k, row] * axes[:, k, column] for k in range(3))
+        first += second
+        np.add(first, third, out=about_body[:, entry])
     about_com = -offset[:, _ROW] * offset[:, _COLUMN]
     about_com[:, :3] += np.sum(offset**2, axis=1, keepdims=True)
     about_com *= mass
-    np.add(about_body, about_com, out=out[:, :6])
+    about_body += about_com
     np.multiply(mass, offset, out=out[:, 6:9])
     out[:, 9:] = mass

@@ -70,7 +70,7 @@ def _begin(env: TaskEnv, task: int | None, rng: np.random.Generator) -> tuple[in
     """The episode's task index, drawn from the canonical tasks if None, and initial state."""
     if task is None:
         task = int(rng.integers(len(env.task_table)))
-    return task, env.place(env.reset(rng), env.tasks[task])
+    return task, env.place(env.reset(rng), np.array(env.task_table[task]))
 
 
 class GymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
