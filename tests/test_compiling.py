@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,3 +49,28 @@ def test_the_function_is_jitted_once_and_gives_what_it_says():
     for factor in (2, 2, 3):
         np.testing.assert_allclose(jitted(factor, x), factor * np.sin(x), rtol=1e-6)
     assert traced == [2, 3]
+
+
+def test_equal_programs_of_unlike_functions_are_compiled_once():
+    hits = []
+    jax.monitoring.register_event_listener(lambda event, **_: hits.append("cache_hits" in event))
+    folder = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        with compiling.programs_kept(seconds=0.0):
+            kept = jax.config.jax_compilation_cache_dir
+            assert kept
+            found = [jax.jit(lambda x: jnp.cos(x) ** 3)(0.5) for _ in range(2)]
+        assert sum(hits) >= 1
+        np.testing.assert_array_equal(found[0], found[1])
+        assert not Path(kept).exists()
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", folder)
+
+
+def test_a_cache_that_jax_has_already_stays():
+    folder = jax.config.jax_compilation_cache_dir
+    assert folder, "tests/conftest.py has one"
+    with compiling.programs_kept():
+        assert jax.config.jax_compilation_cache_dir == folder

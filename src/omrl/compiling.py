@@ -1,16 +1,20 @@
 """What XLA is told of the programs that it compiles.
 
 On a CPU it takes longer over a program than a short run takes over all of its updates. So what is
-called a few times is compiled without most of its optimisations there.
+called a few times is compiled without most of its optimisations there. And where many runs are made
+in one process, what they have in common is compiled once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import jax
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 _TRAINING: dict[str, dict[str, Any]] = {
     "gpu": {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
@@ -22,6 +26,9 @@ _BRIEF: dict[str, Any] = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
 }
+
+_KEPT_SECONDS = 0.1
+"""Programs that took as long to compile are worth reading back."""
 
 FEW_UPDATES = 200
 """Of a stage for which a CPU's optimisations take longer than they save."""
@@ -60,6 +67,31 @@ def jit_briefly(**options: Any) -> Callable[[Callable[..., Result]], Callable[..
         return call
 
     return decorate
+
+
+@contextmanager
+def programs_kept(seconds: float = _KEPT_SECONDS) -> Iterator[None]:
+    """Compiles no program twice that takes so long, unless JAX has a cache of its own already.
+
+    To `jax.jit` a function under other settings is another function, also where all of its program
+    is the same, as of many runs in one experiment. Here programs are compared, in a folder that is
+    gone in the end.
+    """
+    if jax.config.jax_compilation_cache_dir:
+        yield
+        return
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = [getattr(jax.config, name) for name in names]
+    with TemporaryDirectory(prefix="omrl-programs-") as folder:
+        for name, value in zip(names, (folder, seconds), strict=True):
+            jax.config.update(name, value)
+        reset_cache()  # JAX looks for a folder once.
+        try:
+            yield
+        finally:
+            for name, value in zip(names, before, strict=True):
+                jax.config.update(name, value)
+            reset_cache()
 
 
 def _is_known(name: str, value: Any) -> bool:

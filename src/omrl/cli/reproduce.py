@@ -140,23 +140,30 @@ def main(arguments: Sequence[str], command: str) -> None:
     name, *rest = arguments
     if name.startswith("-"):
         raise InputError(f"{name}: name an experiment before all options: {USAGE}")
+    from omrl.compiling import programs_kept
+
+    with programs_kept():
+        _reproduce(name, rest, command)
+
+
+def _reproduce(name: str, arguments: Sequence[str], command: str) -> None:
     if name in OUTSIDE_RL:
         from omrl.cli import reproduce_omniglot
 
-        reproduce_omniglot.main(rest, command)
+        reproduce_omniglot.main(arguments, command)
         return
     if name in BEHAVIOUR:
         from omrl.cli import reproduce_behaviour
 
-        reproduce_behaviour.main(BEHAVIOUR[name], rest, command)
+        reproduce_behaviour.main(BEHAVIOUR[name], arguments, command)
         return
     if name == ALL:
         from omrl.cli import reproduce_all
 
-        reproduce_all.main(rest, command)
+        reproduce_all.main(arguments, command)
         return
     chosen = experiment(name)
-    options = parse(ReproduceOptions, "reproduce ID", rest)
+    options = parse(ReproduceOptions, "reproduce ID", arguments)
     with options.tasks.crew(options.compute, command, options.say, options.quiet) as crew:
         done = carry_out(chosen, options, command, crew)
     if options.json:
