@@ -40,13 +40,15 @@ class Side:
     shot: int = -1
     """Index of the adaptation in its returns, of which the last is the adapted one; of a diagnosis,
     of the contexts: logged and explored."""
+    quantity: Literal["returns", "kl"] = "returns"
+    """Of a diagnosis; kl: of posteriors to the prior [nats]."""
 
     def returns(self) -> Float[np.ndarray, "seed task episode"]:
         with np.load(RESULTS / self.file) as arrays:
             if "accuracy" in arrays:  # [seed, evaluation, side, episode], as if of one task
                 return 100.0 * arrays["accuracy"][:, -1, TEST, None].astype(np.float64)
             if "kl" in arrays:  # A diagnosis: [context, seed, task, episode]
-                return arrays["returns"][self.shot]
+                return arrays[self.quantity][self.shot]
             return arrays["returns"][:, :, self.shot]
 
 
@@ -202,6 +204,11 @@ MEASURED: Mapping[str, Measured] = {
                 Side(f"{_SHIFT}.npz", 0),
                 Side(f"{_SHIFT}.npz", 1),
             ),
+            Difference(
+                "KL to the prior of its posteriors [nats], explored - logged contexts",
+                Side(f"{_SHIFT}.npz", 1, "kl"),
+                Side(f"{_SHIFT}.npz", 0, "kl"),
+            ),
         ),
     ),
     "smac-fig5-sawyer": Measured(
@@ -275,7 +282,8 @@ def page() -> str:
             "## Not run",
             "",
             f"At scale `gpu`, and so without a verdict: {rest}. Their data and trainings are one "
-            "command each, but have not had their GPU time yet.",
+            "command each, but have not had their GPU time yet. (Of `macaw-fig7-ml45` two of "
+            "three methods [have](environments/meta-world.md#the-papers-figures).)",
             "",
             "## GPU time",
             "",
@@ -289,13 +297,15 @@ def page() -> str:
 _RULE = (
     "One line for every claim of a figure that one method, or one phase, is above another: the",
     "paired difference of returns (of the same seed, task and episode; Omniglot: of test",
-    "accuracies in percent) after adaptation, with the 95 % stratified bootstrap interval, from",
-    "the raw returns in [results/](../results/README.md).",
+    "accuracies in percent; else of what the line says) after adaptation, with the 95 % stratified",
+    "bootstrap interval, from the raw returns in [results/](../results/README.md).",
     "",
     "**The rule:** *reproduced* where the whole interval is above 0, *not* where it is below 0,",
-    "else *partly*; a figure is what all of its lines are, else *partly*. Checkpoints are the last",
-    "of a run. Data, environments and settings are not the papers': what differs is in the section",
-    "that a line links to, with the command and the hardware.",
+    "else *partly*, also where nothing can be told from noise; a figure is what all of its lines",
+    "are, else *partly*. A verdict is of the lines alone: what else a claim says, as how near an",
+    "oracle is, stands in the section that a line links to. Checkpoints are the last of a run.",
+    "Data, environments and settings are not the papers': what differs is in that section, too,",
+    "with the command and the hardware.",
 )
 
 

@@ -18,7 +18,7 @@ from omrl.algos.smac import Smac
 from omrl.algos.smac_config import SmacConfig
 from omrl.chunk import Layout, init_states, place, train_chunk
 from omrl.data.sample import BatchSpec
-from omrl.errors import InputError, NonFiniteError
+from omrl.errors import InputError, NonFiniteError, Stopped
 from omrl.interrupt import Interrupt
 from omrl.logs import read_log
 from omrl.pace import Pace
@@ -350,3 +350,23 @@ def test_interrupt_gives_the_handlers_back():
         signal.raise_signal(signal.SIGTERM)
         assert interrupt.signum == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_in_the_last_evaluation_is_not_forgotten(tmp_path):
+    evaluated = []
+
+    def evaluate(states, step):
+        evaluated.append(step)
+        signal.raise_signal(signal.SIGTERM)
+        return {}
+
+    expected = "stopped by SIGTERM after 40 updates, which are all, and evaluated"
+    with pytest.raises(Stopped, match=expected) as told:
+        run_toy(tmp_path / "run", ToyConfig(), TrainConfig(), evaluate=evaluate)
+    assert told.value.code == 143
+    assert evaluated == [40]
+    run, layout = runs.open_run(tmp_path / "run"), Layout.of(CPU, 1)
+    train(
+        run, Toy(ToyConfig()), TrainConfig(), layout, make_data(), TASK_IDS, evaluate=evaluate
+    )  # Nothing is left to do.
+    assert evaluated == [40]

@@ -262,7 +262,7 @@ class _Trainer:
 
     def _between_chunks(self, final: bool) -> None:
         at, config = self.position, self.config
-        signum = int(hosts.agree_on_max(np.array([float(self.interrupt.signum)]))[0])
+        signum = self._signal()
         ended = at.step in self.stage_ends
         eval_due = final or _is_due(at.step, config.eval_every, ended)
         if eval_due and at.evaluated < at.step and not signum:
@@ -276,13 +276,20 @@ class _Trainer:
         save_due = final or _is_due(at.step, config.checkpoint_every, ended) or signum
         if save_due and at.saved < at.step:
             self._save()
+        kept = "which are saved; go on with --resume"
+        if final and not signum:
+            # Whoever trains this run may go on to others.
+            signum, kept = self._signal(), "which are all, and evaluated"
         if signum:
             self.checkpoints.wait()
             raise Stopped(
                 128 + signum,
-                f"stopped by {signal.Signals(signum).name} after {at.step} updates, which are "
-                f"saved; go on with --resume",
+                f"stopped by {signal.Signals(signum).name} after {at.step} updates, {kept}",
             )
+
+    def _signal(self) -> int:
+        """That some process received; 0 while none did."""
+        return int(hosts.agree_on_max(np.array([float(self.interrupt.signum)]))[0])
 
     def _explore(self, stage: Stage, stage_start: int) -> None:
         at, exploration = self.position, stage.exploration

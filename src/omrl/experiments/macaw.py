@@ -22,7 +22,7 @@ from omrl.experiments.declare import (
     Scale,
     Setting,
 )
-from omrl.experiments.macaw_problems import BRIEF, TINY
+from omrl.experiments.macaw_problems import BRIEF, SMOKE_NOTE, TINY
 
 _PAPER = "arXiv:2008.06043"
 _MACAW = "MACAW"
@@ -57,7 +57,6 @@ _LEARNS = Setting(
 )
 """Minutes on two cores, in which there is something to learn."""
 
-SMOKE_NOTE = "scale smoke shows the mechanism, not the result: a hundred updates of small networks"
 _MECHANISM = Setting("bundled:cheetah-vel", 2, BRIEF, TINY, note=SMOKE_NOTE)
 
 _GPU = Setting(

@@ -33,10 +33,7 @@ PRESETS: Mapping[str, str] = {
     META_BC: "meta-bc-cheetah-vel",
 }
 
-NO_RESULT = (
-    "scale smoke shows the mechanism, not the result: a hundred updates of small networks on "
-    "random actions"
-)
+SMOKE_NOTE = "scale smoke shows the mechanism, not the result: a hundred updates of small networks"
 _WIDTHS = [32, 32]
 _LOOP: Overrides = {"algo.steps": 100, "algo.latent": 8, "algo.hidden": _WIDTHS}
 TINY: Mapping[str, Overrides] = {
@@ -84,8 +81,10 @@ class _Problem:
 
     @property
     def scales(self) -> Mapping[Scale, Setting]:
+        random = self.data["smoke"].endswith("-smoke")
+        note = f"{SMOKE_NOTE} on random actions" if random else SMOKE_NOTE
         return {
-            "smoke": Setting(self.data["smoke"], 2, BRIEF, TINY, note=NO_RESULT),
+            "smoke": Setting(self.data["smoke"], 2, BRIEF, TINY, note=note),
             "gpu": Setting(self.data["gpu"], 4, _LONG),
             "paper": Setting(self.data["paper"], 4, _LONG),
         }

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omrl.experiments.declare import Arm, Claim, Experiment, Number, Overrides, Scale, Setting
-from omrl.experiments.macaw import SMOKE_NOTE
 from omrl.experiments.macaw_problems import (
     BRIEF,
     EXTENDED,
@@ -18,6 +17,7 @@ from omrl.experiments.macaw_problems import (
     PAPER_PRESETS,
     PEARL,
     PRESETS,
+    SMOKE_NOTE,
     TINY,
     WORKSHOP,
 )
