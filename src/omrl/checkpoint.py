@@ -12,6 +12,7 @@ import hashlib
 import logging
 import re
 import sys
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -65,6 +66,7 @@ class Checkpoints:
             read_only=read_only,
         )
         self._manager = ocp.CheckpointManager(self.folder, options=options)
+        self._written = 0
 
     @property
     def steps(self) -> list[int]:
@@ -85,16 +87,31 @@ class Checkpoints:
             meta=ocp.args.JsonSave({**meta, "meta_sha256": json_hash(meta)}),
         )
         _hide_late_io()
-        with _writing(self.folder / str(step)):
+        self.wait()  # As Orbax does itself, which would name this step if that one failed.
+        self._written = step
+        with self._writing():
             self._manager.save(step, args=items)
 
     def wait(self) -> None:
         """Returns when every checkpoint is on the disk."""
-        with _writing(self.folder):
+        with self._writing():
             self._manager.wait_until_finished()
 
     def close(self) -> None:
         self._manager.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turns a failed write, most often a full disk, into one line."""
+        try:
+            yield
+        except Exception as error:  # Orbax and tensorstore raise many kinds
+            whole = [step for step in self.steps if step != self._written]
+            begin = f"that of update {whole[-1]} is whole" if whole else "there is none before it"
+            raise InputError(
+                f"{self.folder / str(self._written)}: the checkpoint could not be written "
+                f"({reason(error)}); {begin}: make room and resume"
+            ) from error
 
     def restore(
         self, like: Any, config: Any, step: int | None = None
@@ -129,7 +146,7 @@ class Checkpoints:
         if step is None or step not in steps:
             raise InputError(
                 f"{self.folder}: no checkpoint{'' if step is None else f' {step}'}; "
-                f"there are {', '.join(map(str, steps)) or 'none'}"
+                f"there are {', '.join(map(str, steps)) or 'none: train it with --resume first'}"
             )
         return step
 
@@ -194,28 +211,18 @@ def _hide_late_io() -> None:
     report = sys.unraisablehook
 
     def hook(unraisable: Any) -> None:
-        closed_loop = str(unraisable.exc_value) == "Event loop is closed"
-        if not closed_loop and "_read_array_index" not in repr(unraisable.object):
+        what = str(unraisable.exc_value)
+        late = what == "Event loop is closed" or "was never awaited" in what
+        if not late and "_read_array_index" not in repr(unraisable.object):
             report(unraisable)
 
     sys.unraisablehook = hook
+    warnings.filterwarnings("ignore", "coroutine 'Store.*was never awaited", RuntimeWarning)
     logging.getLogger("asyncio").addFilter(lambda record: "never retrieved" not in str(record.msg))
 
 
 class _DamagedError(Exception):
     """A checkpoint that cannot be what was saved."""
-
-
-@contextmanager
-def _writing(name: Path) -> Iterator[None]:
-    """Turns a failed write, most often a full disk, into one line."""
-    try:
-        yield
-    except Exception as error:  # Orbax and tensorstore raise many kinds
-        raise InputError(
-            f"{name}: the checkpoint could not be written ({reason(error)}); "
-            "the ones before it are whole: make room and resume"
-        ) from error
 
 
 def leaf_hashes(states: Any) -> Hashes:

@@ -20,7 +20,7 @@ from omrl.files import atomic_write
 from omrl.protocol import EvalConfig, ExploreConfig
 from omrl.tuning import FinetuneConfig
 
-FIX = "evaluate again"
+FIX = "delete it and evaluate again"
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,8 @@ def train(
     # Opening its checkpoints and its log drops what another process is just writing there.
     with claimed(run.path) if hosts.is_main() else nullcontext():
         checkpoints = Checkpoints(run.checkpoints, keep=config.keep, always=ends)
+        log_file = run.path / "log.jsonl"
+        begun = log_file.exists() and log_file.stat().st_size > 0
         position, states, averages = _start(run, algorithm, config, layout, checkpoints, collector)
         log = RunLog(
             run.path,
@@ -153,6 +155,8 @@ def train(
             write=hosts.is_main(),
         )
         progress = TrainProgress(total, show=hosts.is_main() and not quiet)
+        if begun and not position.step:
+            progress.message(f"{checkpoints.folder}: no checkpoint; begins again at update 0")
         with log, progress, Interrupt() as interrupt:
             trainer = _Trainer(
                 run=run,

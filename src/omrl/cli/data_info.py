@@ -135,7 +135,10 @@ def _environment(dataset: Dataset) -> tuple[TaskEnv | None, list[Remark]]:
     """The environment, None where it is not exactly that of the data, which is remarked on."""
     env = known_env(dataset.manifest)
     if env is None:
-        problem, fix = f"{dataset.env_id} is not known here", "to train on it, register it"
+        problem, fix = (
+            f"{dataset.env_id} is not known here",
+            "to train on it, register it and name the module with --import",
+        )
         return None, [Remark("environment", (), problem, fix)]
     try:
         check_mdp(dataset.path, dataset.manifest, env)

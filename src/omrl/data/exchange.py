@@ -150,8 +150,8 @@ def _with_tasks(
         )
     if not splits:
         raise InputError(
-            "which tasks are for training is not known; state it with --train and --test, or as "
-            "splits in --tasks FILE"
+            "which tasks are for training is not known; state it with --train and --test (data "
+            "to adapt to needs --test alone), or as splits in --tasks FILE"
         )
     return env.with_tasks(np.array([used[index] for index in range(len(used))]), splits)
 

@@ -226,7 +226,10 @@ class Writer:
         try:
             self._files(index).append(cast)
         except OSError as error:
-            raise InputError(f"{self.partial}: {error.strerror}; free the disk, repeat") from error
+            raise InputError(
+                f"{self.partial}: {error.strerror}; free the disk and repeat, a collection with "
+                "--resume"
+            ) from error
 
     def truncate(self, index: int, episodes: int) -> None:
         """Keep the first `episodes` episodes of task `index`, which then is not complete."""

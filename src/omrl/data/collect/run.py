@@ -152,7 +152,10 @@ def _check_place(out: Path, resume: bool) -> None:
     if resume and not unfinished.exists():
         raise InputError(f"{unfinished}: missing, there is nothing to resume; leave out --resume")
     if not resume and unfinished.exists():
-        raise InputError(f"{unfinished}: an unfinished collection; --resume it, or delete it")
+        raise InputError(
+            f"{unfinished}: an unfinished collection; repeat the command with --resume, or delete "
+            "it"
+        )
 
 
 def _groups(
