@@ -77,11 +77,11 @@ def programs_kept(seconds: float = _KEPT_SECONDS) -> Iterator[None]:
     is the same, as of many runs in one experiment. Here programs are compared, in a folder that is
     gone in the end.
     """
-    if jax.config.jax_compilation_cache_dir:
-        yield
-        return
     names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
     before = [getattr(jax.config, name) for name in names]
+    if before[0]:
+        yield
+        return
     with TemporaryDirectory(prefix="omrl-programs-") as folder:
         for name, value in zip(names, (folder, seconds), strict=True):
             jax.config.update(name, value)
