@@ -11,6 +11,8 @@ import pytest
 
 from omrl import compiling
 
+FOLDER = "jax_compilation_cache_dir"
+
 
 def test_few_updates_are_compiled_briefly_on_a_cpu():
     assert compiling.of_training("cpu", compiling.FEW_UPDATES) == compiling.briefly("cpu")
@@ -54,23 +56,23 @@ def test_the_function_is_jitted_once_and_gives_what_it_says():
 def test_equal_programs_of_unlike_functions_are_compiled_once():
     hits = []
     jax.monitoring.register_event_listener(lambda event, **_: hits.append("cache_hits" in event))
-    folder = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", None)
+    folder = getattr(jax.config, FOLDER)
+    jax.config.update(FOLDER, None)
     try:
         with compiling.programs_kept(seconds=0.0):
-            kept = jax.config.jax_compilation_cache_dir
+            kept = getattr(jax.config, FOLDER)
             assert kept
             found = [jax.jit(lambda x: jnp.cos(x) ** 3)(0.5) for _ in range(2)]
         assert sum(hits) >= 1
         np.testing.assert_array_equal(found[0], found[1])
         assert not Path(kept).exists()
-        assert jax.config.jax_compilation_cache_dir is None
+        assert getattr(jax.config, FOLDER) is None
     finally:
-        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update(FOLDER, folder)
 
 
 def test_a_cache_that_jax_has_already_stays():
-    folder = jax.config.jax_compilation_cache_dir
+    folder = getattr(jax.config, FOLDER)
     assert folder, "tests/conftest.py has one"
     with compiling.programs_kept():
-        assert jax.config.jax_compilation_cache_dir == folder
+        assert getattr(jax.config, FOLDER) == folder
