@@ -17,6 +17,7 @@ from omrl.algos.borel_config import BeliefSacConfig, BorelConfig
 from omrl.envs import registry
 from omrl.preset_borel import CODE
 from omrl.preset_macaw_smac import EXPLORED
+from omrl.preset_sawyer import ENV_75 as SAWYER
 from omrl.preset_smac import ENVS, SLICES
 
 if TYPE_CHECKING:
@@ -56,16 +57,27 @@ KINDS: dict[str, Callable[[BorelConfig], BorelConfig]] = {
 
 PAPER = ("-original", "-matched")
 
+PROBLEMS = {**ENVS, "sawyer": SAWYER}
+"""The environments of the paper's six problems, by name."""
+
 PHYSICS = ("walker-params", "hopper-params")
-"""Problems whose tasks differ in their physics, so that rewards do not tell them apart."""
+"""Problems whose tasks differ in their physics alone, so that rewards do not tell them apart."""
 
 EPOCHS = 100
 """Of the VAE in the reference code: all tasks, 4 at a time, with all trajectories, 8 at a time."""
 
+CHUNKS = {"sawyer": 4}
+"""Of up to 8 trajectories in the data of a task: Sawyer's 50 episodes are 25. Else one: 1,200
+transitions are 3 where no episode ends early."""
+
 _VAE = (
     "trajectories are drawn with replacement, in the code by permutations, of 100 epochs: here as "
-    "many updates as these are with 1,200 transitions of each training task where no episode ends "
-    "early, so that a task has less than 8 trajectories"
+    "many updates as these are with the data of SMAC's paper where no episode ends early"
+)
+_WITH_DATA = (
+    "the data is that of `omrl collect sawyer-manip-smac-paper`, whole, and trajectories have 75 "
+    "steps in evaluation too; which objects are there differs between tasks, so that rewards "
+    "cannot be another task's"
 )
 _STATES = "the code decodes rewards alone, which say nothing of physics: here next states as well"
 _NOT_TOLD = {
@@ -88,7 +100,7 @@ def presets(base: Preset) -> dict[str, Preset]:
     """`borel-smac-PROBLEM` and its kinds, made of `base`."""
     return {
         f"borel-smac-{problem}{kind}": _preset(base, problem, kind)
-        for problem in ENVS
+        for problem in PROBLEMS
         for kind in KINDS
     }
 
@@ -99,11 +111,13 @@ def _preset(base: Preset, problem: str, kind: str) -> Preset:
         deviates.append(_VAE)
     if problem in PHYSICS:
         deviates.append(_STATES)
+    if problem == "sawyer":
+        deviates.append(_WITH_DATA)
     config = replace(
         base.config,
-        env=ENVS[problem],
+        env=PROBLEMS[problem],
         algo=KINDS[kind](original),
-        slice=SLICES[f"{problem}-paper"][0],
+        slice=SLICES.get(f"{problem}-paper", ("all", ""))[0],
         eval=EXPLORED,
     )
     paper = f"arXiv:2107.03974, section 6 and appendix C.3: BOReL, {kind[1:]} hyper-parameters"
@@ -116,6 +130,7 @@ def _preset(base: Preset, problem: str, kind: str) -> Preset:
 
 
 def _original(problem: str) -> BorelConfig:
-    num_tasks = len(registry.make(ENVS[problem]).splits["train"])
+    num_tasks = len(registry.make(PROBLEMS[problem]).splits["train"])
     vae = replace(CODE.vae, state_head="squared") if problem in PHYSICS else CODE.vae
-    return replace(CODE, vae=vae, vae_steps=EPOCHS * math.ceil(num_tasks / CODE.vae_task_batch))
+    chunks = math.ceil(num_tasks / CODE.vae_task_batch) * CHUNKS.get(problem, 1)
+    return replace(CODE, vae=vae, vae_steps=EPOCHS * chunks)
