@@ -59,7 +59,7 @@ def test_of_online_learning_too(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda arrays: arrays.pop("env_steps"), "env_steps is missing; delete it"),
+        (lambda arrays: arrays.pop("env_steps"), "is missing; delete it and evaluate again"),
         (lambda arrays: arrays.update(env_steps=np.zeros((2, 3, 2), np.int64)), "env_steps has"),
         (lambda arrays: arrays.update(env_steps=np.zeros((2, 3, 3))), "env_steps is float64"),
         (lambda arrays: arrays.update(returns=np.zeros((2, 3, 2, 2))), "returns has shape"),

@@ -15,6 +15,7 @@ import pytest
 from omrl import explorers, metatrain
 from omrl.algos.smac import Smac
 from omrl.algos.smac_config import SmacConfig
+from omrl.checkpoint import steps_in
 from omrl.chunk import init_states
 from omrl.cli import main
 from omrl.collector import Collector
@@ -33,7 +34,7 @@ from omrl.logs import read_log
 from omrl.presets import PRESETS, RunConfig
 from omrl.protocol import EvalConfig, exploring
 from omrl.runs import open_run
-from omrl.train import TrainConfig, steps_of
+from omrl.train import TrainConfig
 from omrl.types import Spec
 from test_evaluate import HORIZON, write_walks
 from test_exploration import assert_same_bits, in_a_process, log_of, parts_of, untimed
@@ -144,7 +145,7 @@ def test_it_explores_between_its_updates_and_logs_both_phases(run):
 
 def test_before_and_after_can_be_compared(run, capsys):
     """`keep` is 1, and still the end of the offline phase is there."""
-    assert steps_of(open_run(run)) == [6, 18]
+    assert steps_in(open_run(run).checkpoints) == [6, 18]
     for step in (6, 18):
         assert main(["evaluate", str(run), "--step", str(step), "--json", "--quiet"]) == 0
     assert len(capsys.readouterr().out) > 0
@@ -274,8 +275,8 @@ def test_killed_in_the_middle_of_the_online_phase(tmp_path, run, data):
     path = tmp_path / "run"
     folders = [f"--{name.replace('_', '-')}={folder}" for name, folder in data.items()]
     assert in_a_process(path, CONFIG, "--kill-behind", "3", *folders) == -signal.SIGKILL
-    assert steps_of(open_run(path))[0] == 6
-    assert steps_of(open_run(path))[-1] in (12, 16)  # what was written by then
+    assert steps_in(open_run(path).checkpoints)[0] == 6
+    assert steps_in(open_run(path).checkpoints)[-1] in (12, 16)  # what was written by then
     devices = jax.devices("cpu")[:1]
     options: dict[str, Any] = {"command": "omrl train --resume", "devices": devices, "quiet": True}
     metatrain.go_on(path, data=None, report=lambda _: None, **options)

@@ -16,6 +16,7 @@ from omrl import chunk, runs
 from omrl.algorithm import Stage
 from omrl.algos.smac import Smac
 from omrl.algos.smac_config import SmacConfig
+from omrl.checkpoint import steps_in
 from omrl.chunk import Layout, init_states, place, train_chunk
 from omrl.data.sample import BatchSpec
 from omrl.errors import InputError, NonFiniteError, Stopped
@@ -28,7 +29,6 @@ from omrl.train import (
     disk_bytes,
     load_states,
     num_updates,
-    steps_of,
     train,
 )
 from toy import SPEC, Toy, ToyConfig, make_data
@@ -170,11 +170,11 @@ def test_the_end_of_every_stage_has_a_checkpoint_that_stays(tmp_path):
 
     run, _ = run_toy(tmp_path / "run", algo, config, evaluate=evaluate)
     assert evaluated == [40]
-    assert steps_of(run) == [7, 40]
+    assert steps_in(run.checkpoints) == [7, 40]
     shutil.rmtree(run.checkpoints / "40")
     layout = Layout.of(CPU, 1)
     train(run, Toy(algo), config, layout, make_data(), TASK_IDS, evaluate=evaluate)
-    assert steps_of(run) == [7, 40]
+    assert steps_in(run.checkpoints) == [7, 40]
     assert load_states(run, Toy(algo), config, layout, 7)[1] == 7
 
 
@@ -370,3 +370,12 @@ def test_a_signal_in_the_last_evaluation_is_not_forgotten(tmp_path):
         run, Toy(ToyConfig()), TrainConfig(), layout, make_data(), TASK_IDS, evaluate=evaluate
     )  # Nothing is left to do.
     assert evaluated == [40]
+
+
+def test_a_resumed_run_without_its_checkpoints_says_that_it_begins_again(tmp_path, capsys):
+    run, _ = run_toy(tmp_path / "run", ToyConfig(), TrainConfig())
+    begins = f"{run.checkpoints}: no checkpoint; begins again at update 0"
+    assert begins not in capsys.readouterr().err
+    shutil.rmtree(run.checkpoints)
+    train(run, Toy(ToyConfig()), TrainConfig(), Layout.of(CPU, 1), make_data(), TASK_IDS)
+    assert begins in capsys.readouterr().err

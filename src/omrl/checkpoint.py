@@ -200,6 +200,14 @@ class Checkpoints:
         return "no earlier one is intact: start the run again in another folder"
 
 
+def steps_in(folder: Path) -> list[int]:
+    """The steps at which there is a whole checkpoint, ascending."""
+    checkpoints = Checkpoints(folder, read_only=True)
+    steps = checkpoints.steps
+    checkpoints.close()
+    return steps
+
+
 @cache
 def _hide_late_io() -> None:
     """Has what goes on after a failed restore or save report nothing.

@@ -47,6 +47,12 @@ class Run:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    @property
+    def has_log(self) -> bool:
+        """Whether anything was logged."""
+        log = self.path / "log.jsonl"
+        return log.exists() and log.stat().st_size > 0
+
     def parse(self, kind: type[Config]) -> Config:
         """The config as the dataclass it was written from."""
         return from_json(kind, self.config, str(self.path / "config.json"))

@@ -40,7 +40,6 @@ __all__ = [
     "disk_bytes",
     "load_states",
     "num_updates",
-    "steps_of",
     "train",
 ]
 
@@ -100,14 +99,6 @@ def load_states(
     return states, meta["step"]
 
 
-def steps_of(run: Run) -> list[int]:
-    """The steps at which `run` has a checkpoint, ascending."""
-    checkpoints = Checkpoints(run.checkpoints, read_only=True)
-    steps = checkpoints.steps
-    checkpoints.close()
-    return steps
-
-
 def train(
     run: Run,
     algorithm: Algorithm,
@@ -142,8 +133,7 @@ def train(
     # Opening its checkpoints and its log drops what another process is just writing there.
     with claimed(run.path) if hosts.is_main() else nullcontext():
         checkpoints = Checkpoints(run.checkpoints, keep=config.keep, always=ends)
-        log_file = run.path / "log.jsonl"
-        begun = log_file.exists() and log_file.stat().st_size > 0
+        begun = run.has_log
         position, states, averages = _start(run, algorithm, config, layout, checkpoints, collector)
         log = RunLog(
             run.path,
@@ -286,10 +276,8 @@ class _Trainer:
             signum, kept = self._signal(), "which are all, and evaluated"
         if signum:
             self.checkpoints.wait()
-            raise Stopped(
-                128 + signum,
-                f"stopped by {signal.Signals(signum).name} after {at.step} updates, {kept}",
-            )
+            name = signal.Signals(signum).name
+            raise Stopped(128 + signum, f"stopped by {name} after {at.step} updates, {kept}")
 
     def _signal(self) -> int:
         """That some process received; 0 while none did."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from omrl import bundle, bundled
+from omrl.checkpoint import steps_in
 from omrl.diagnostics.base import file_of
 from omrl.diagnostics.kinds import KINDS
 from omrl.diagnostics.rewards import diagnose_rewards
@@ -16,7 +17,6 @@ from omrl.errors import InputError
 from omrl.metatrain import Trained
 from omrl.protocol import EvalConfig
 from omrl.runs import open_run
-from omrl.train import steps_of
 
 MEASURES: Mapping[str, Callable[[Trained, EvalConfig, Any], Any]] = {
     "shift": diagnose_shift,
@@ -69,7 +69,7 @@ def kept_checkpoints(path: str | Path) -> list[int]:
     folder = bundled.resolve(path)
     if bundle.is_bundle(folder):
         return [bundle.read_manifest(folder).step]
-    steps = steps_of(open_run(folder))
+    steps = steps_in(open_run(folder).checkpoints)
     if not steps:
         raise InputError(f"{path}: has no checkpoint yet; train first")
     return steps

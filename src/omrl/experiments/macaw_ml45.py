@@ -71,7 +71,7 @@ FIGURE_7 = Experiment(
         "gpu": Setting(
             "ml45-v1reward-10min",
             4,
-            {**_every(4000), "algo.steps": 20_000},
+            {**_every(2000), "algo.steps": 20_000},
             note="scale gpu: the paper's settings for 20,000 updates, on 20,000 transitions per "
             "environment",
         ),
