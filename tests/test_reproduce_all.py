@@ -71,6 +71,8 @@ def test_the_list_is_a_table(capsys):
         (["ALL", "--out", "x"], "--scale"),
         (["ALL", "--scale", "smoke", "--out", "x", "--only", "MACAW"], "--only"),
         (["ALL", "--scale", "smoke", "--out", "pyproject.toml"], "pyproject.toml: is a file"),
+        (["ALL", "--scale", "smoke", "--out", "x", "--jobs", "0"], "jobs"),
+        (["ALL", "--scale", "smoke", "--out", "x", "--jobs", "2", "--ray", "local"], "jobs: --ray"),
         (["al", "--scale", "smoke", "--out", "x"], "no experiment 'al'; did you mean"),
     ],
 )
@@ -114,7 +116,8 @@ def fail(monkeypatch, name: str, error: Exception) -> None:
 
 
 def run_all(capsys, *options: str) -> tuple[int, dict, str]:
-    code = main(["reproduce", "ALL", "--scale", "smoke", "--out", "out", "--json", *options])
+    arguments = ["--scale", "smoke", "--out", "out", "--jobs", "1", "--json"]
+    code = main(["reproduce", "ALL", *arguments, *options])
     output = capsys.readouterr()
     return code, json.loads(output.out or "{}"), output.err
 
@@ -146,6 +149,31 @@ def test_one_that_fails_is_named_and_the_others_go_on(capsys, monkeypatch, made,
     assert told in printed
     last = printed.splitlines()[-1]
     assert last.startswith("omrl: error: 1 of 3 experiments failed: two; the same command")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [((), 2), (("--jobs", "3"), 3), (("--jobs", "1"), None), (("--scale", "gpu"), None)],
+)
+def test_jobs_make_all_ahead(capsys, monkeypatch, made, options, expected):
+    """At scale smoke one for each CPU; then all are told as if they had been made one by one."""
+    ahead = []
+    monkeypatch.setattr(reproduce_all, "available_cpus", lambda: 2)
+    monkeypatch.setattr(
+        reproduce_all, "make_ahead", lambda names, make, jobs: ahead.append((names, make, jobs))
+    )
+    scale = () if "--scale" in options else ("--scale", "smoke")
+    arguments = ["reproduce", "ALL", *scale, "--out", "out", "--device", "cpu", *options]
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    if expected is None:
+        assert ahead == []
+        return
+    ((names, make, jobs),) = ahead
+    assert (names, jobs) == (list(found), expected)
+    made.clear()
+    make("two")
+    assert [(name, out) for name, out, *_ in made] == [("two", Path("out", "two"))]
 
 
 def test_being_stopped_stops_all(capsys, monkeypatch, made):

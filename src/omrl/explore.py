@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Int, Int64, UInt32
 
 from omrl.algorithm import Algorithm
+from omrl.compiling import jit_briefly
 from omrl.context import seed_task_keys
 from omrl.data.online import Trajectories, transitions
 from omrl.envs.base import Physics
@@ -66,7 +67,7 @@ def standard_keys(config: EvalConfig, labels: Labels, horizon: int) -> KeysOf:
     return lambda trajectory: _trajectory_keys(horizon, per_repetition, trajectory)
 
 
-@partial(jax.jit, static_argnums=0)
+@jit_briefly(static_argnums=0)
 def _trajectory_keys(
     horizon: int, keys: UInt32[Array, "seed task repetition 2"], trajectory: int | Int[Array, ""]
 ) -> Keys:
@@ -291,7 +292,7 @@ def of_rows(one: Callable[..., Any], states: Any, *rows: Any) -> Any:
     return jax.vmap(of_seed)(states, *rows)
 
 
-@partial(jax.jit, static_argnums=0)
+@jit_briefly(static_argnums=0)
 def _begin(algorithm: Algorithm, states: Any, keys: UInt32[Array, "seed task repetition 2"]) -> Any:
     return of_rows(algorithm.begin, states, keys)
 

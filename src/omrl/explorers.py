@@ -140,7 +140,7 @@ def act(
     return each_seed(one_seed, layout, (states, acting, obs), (time,))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@jit_briefly(static_argnums=(0, 1, 2))
 def label(
     algorithm: Algorithm,
     exploration: Exploration,

@@ -34,8 +34,8 @@ usage: omrl reproduce ID --scale smoke|gpu|paper --out DIR [OPTIONS]
        omrl reproduce --list [--json]
 
 Meta-train and evaluate every run of an experiment and print one table. Stopped or killed, the same
-command goes on where it was; runs that are done are not made again. ALL makes one experiment after
-another, each in DIR/ID; --list tells of how many pieces each consists.
+command goes on where it was; runs that are done are not made again. ALL makes every experiment,
+each in DIR/ID, --jobs of them at a time; --list tells of how many pieces each consists.
 
 ID is one of
 {experiments}

@@ -1,4 +1,4 @@
-"""`omrl reproduce ALL`: the experiments one after another; one that fails stops no other."""
+"""`omrl reproduce ALL`: each experiment in a folder of its own; one that fails stops no other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,13 +17,15 @@ import tyro
 from omrl.cli import reproduce_behaviour
 from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.cli.reproduce import RayOptions, ReproduceOptions, carry_out, order, show
+from omrl.cli.reproduce_ahead import make_ahead
 from omrl.cli.reproduce_behaviour import BehaviourOptions
+from omrl.envs.engine import available_cpus
 from omrl.envs.optional import check_installed
 from omrl.errors import InputError, NonFiniteError, PartlyFailed, Stopped, system_error
 from omrl.experiments import declare, lifetimes, registry
 from omrl.experiments.declare import Experiment, Scale
 from omrl.experiments.lifetimes import Lifetimes
-from omrl.ranges import Count
+from omrl.ranges import Count, check_ranges
 
 if TYPE_CHECKING:
     from omrl.experiments.crew import Crew
@@ -43,6 +45,9 @@ class AllOptions:
     """Folder of runs and collected data, which the experiments share; without it DIR."""
     seeds: Count | None = None
     """Of every run but those that collect data; without it what the scale says."""
+    jobs: Count | None = None
+    """Processes that make experiments side by side. Without it one; at scale smoke on CPUs one for
+    each of them, four at most."""
     compute: Annotated[DeviceOptions, tyro.conf.arg(name="")] = field(default_factory=DeviceOptions)
     tasks: Annotated[RayOptions, tyro.conf.arg(name="")] = field(default_factory=RayOptions)
     quiet: bool = False
@@ -50,9 +55,26 @@ class AllOptions:
     json: bool = False
     """Print one JSON object: what results.json holds, by experiment."""
 
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.jobs is not None and self.tasks.ray:
+            raise InputError("jobs: --ray has stages side by side already; leave out one of them")
+        if self.jobs is not None and self.compute.coordinator:
+            raise InputError("jobs: a run on several hosts is one process on each; leave out one")
+
     def say(self, text: str) -> None:
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
+
+    def num_jobs(self) -> int:
+        if self.jobs is not None or self.scale != "smoke" or self.compute.coordinator:
+            return self.jobs or 1
+        on_cpus = self.compute.resolve()[0].platform == "cpu"
+        return min(available_cpus(), MOST_JOBS) if on_cpus else 1
+
+
+MOST_JOBS = 4
+"""Where their number is not given: each takes about 2 GB."""
 
 
 def main(arguments: Sequence[str], command: str) -> None:
@@ -65,6 +87,9 @@ def main(arguments: Sequence[str], command: str) -> None:
             for each in chosen:
                 with suppress(Exception):  # Told when it is this one's turn.
                     _order(each, options, command, crew)
+        elif (jobs := options.num_jobs()) > 1:
+            names = [each.id for each in chosen]
+            make_ahead(names, partial(_make_one, tuple(arguments), command), jobs)
         found = _make(chosen, options, command, crew)
     if options.json:
         print_json(found)
@@ -96,6 +121,15 @@ def _installed(scale: Scale) -> list[Experiment | Lifetimes]:
         else:
             chosen.append(each)
     return chosen
+
+
+def _make_one(arguments: tuple[str, ...], command: str, name: str) -> None:
+    """In a process of its own, to which options are sent as they were given."""
+    options = replace(parse(AllOptions, f"reproduce {registry.ALL}", arguments), quiet=True)
+    try:
+        _one({**registry.EXPERIMENTS, **registry.BEHAVIOUR}[name], options, command, None)
+    finally:
+        jax.clear_caches()  # As in `_make`.
 
 
 def _of(experiment: Experiment, options: AllOptions) -> ReproduceOptions:

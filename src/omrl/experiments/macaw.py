@@ -28,7 +28,7 @@ _PAPER = "arXiv:2008.06043"
 _MACAW = "MACAW"
 
 _FAST: Overrides = {
-    "algo.steps": 2500,
+    "algo.steps": 1500,
     "algo.latent": 16,
     "algo.policy_lr": 6e-4,
     "algo.inner_batch.size": 128,
@@ -36,13 +36,13 @@ _FAST: Overrides = {
 }
 _LEARNS = Setting(
     data="bundled:cheetah-vel",
-    seeds=3,
+    seeds=2,
     overrides={"train.checkpoint_every": 250, "train.keep": 1, "eval.episodes": 5},
     of_algorithm={
         "macaw": {**_FAST, "algo.value_lr": 3e-4},
         "meta-bc": _FAST,
         "mt-awr": {
-            "algo.steps": 3000,
+            "algo.steps": 2000,
             "algo.batch.size": 128,
             "algo.policy_lr": 1e-3,
             "algo.value_lr": 1e-3,

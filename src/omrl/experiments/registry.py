@@ -29,7 +29,7 @@ OUTSIDE_RL: Mapping[str, str] = {omniglot.ID: omniglot.TITLE}
 """Titles by id; these have commands of their own, `omrl.cli.reproduce_…`."""
 
 ALL = "ALL"
-"""In place of an id: `EXPERIMENTS` and `BEHAVIOUR`, one after another."""
+"""In place of an id: `EXPERIMENTS` and `BEHAVIOUR`."""
 
 
 def experiment(name: str) -> Experiment:

@@ -101,7 +101,7 @@ def slices(main: str, encoder: str) -> Overrides:
 _TASKS = [0, 1, 2, 3]
 _WIDTHS = [32, 32]
 _EXPLORATION: Overrides = {
-    "algo.exploration.every": 50,
+    "algo.exploration.every": 100,
     "algo.exploration.explored_tasks": 2,
     "algo.exploration.prior_steps": 400,
     "algo.exploration.posterior_steps": 200,
