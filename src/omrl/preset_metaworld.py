@@ -1,7 +1,7 @@
-"""Presets of MACAW's experiment on Meta-World: the columns Meta-World of its Tables 3 to 5.
+"""Presets of Meta-World's ML45: the columns Meta-World of MACAW's Tables 3 to 5, and ours.
 
 Data are those of `omrl collect ml45-v1reward`. Those columns were set for rewards that reach 1e5,
-so all are on the id of the first version of the rewards.
+so all are on the id of the first version of the rewards; ours are on that of the second.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omrl.presets import Preset
 
 ENV = "ml45/continuous-v1reward-h150-v1"
+ENV_V2 = "ml45/continuous-v2-h150-v1"
 WIDTHS = (300, 300, 300)
 EVAL = EvalConfig(traces=("success",))
 FINE_TUNING = replace(EVAL, shots=(0, 1, 5, 20))
@@ -72,6 +73,26 @@ def presets(base: Preset, pearl: PearlConfig) -> dict[str, Preset]:
             "; widths of the encoder, number of updates and initial values are not in the paper: "
             "here those of PEARL's code",
         ),
+    }
+
+
+def ours(
+    base: Preset, macaw: MacawConfig, mt_awr: MtAwrConfig, pearl: PearlConfig
+) -> dict[str, Preset]:
+    """Those of cheetah velocity as they are, on rewards of version 2."""
+    untuned = "ours: the settings of {}, which were not tuned on this problem"
+    algos: dict[str, tuple[MacawConfig | MtAwrConfig | PearlConfig, EvalConfig, str]] = {
+        "macaw": (replace(macaw, temperature=0.3), EVAL, "macaw-ml1-reach"),
+        "mt-awr": (mt_awr, FINE_TUNING, "mt-awr-cheetah-vel"),
+        "pearl": (pearl, EVAL, "pearl-cheetah-vel"),
+    }
+    return {
+        f"{name}-ml45": replace(
+            base,
+            config=replace(base.config, env=ENV_V2, algo=algo, eval=evaluation),
+            source=untuned.format(like),
+        )
+        for name, (algo, evaluation, like) in algos.items()
     }
 
 

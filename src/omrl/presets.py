@@ -310,6 +310,7 @@ PRESETS |= preset_smac.presets(
 )
 PRESETS |= preset_sawyer.presets(Preset(RunConfig(algo=SmacConfig()), source=""))
 PRESETS |= preset_metaworld.presets(Preset(RunConfig(), source=""), _PEARL_PAPER)
+PRESETS |= preset_metaworld.ours(Preset(RunConfig(), source=""), _TUNED, _MT_TUNED, _PEARL_TUNED)
 PRESETS |= preset_ml1.presets(Preset(RunConfig(), source=""), _TUNED)
 PRESETS |= preset_macaw_smac.presets(Preset(RunConfig(), source=""), _TUNED)
 PRESETS |= preset_borel.presets(Preset(RunConfig(), source=""), CHEETAH_TRACES)
