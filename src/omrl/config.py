@@ -17,6 +17,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
@@ -174,12 +175,16 @@ def _parse_dataclass(kind: Any, value: Json, path: str) -> Any:
             raise InputError(f"{path}.{name}: missing; every field has to be there")
     if tag:
         _parse(Literal[tag], value["name"], f"{path}.name")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     parsed = {name: _parse(hints[name], value[name], f"{path}.{name}") for name in names}
     try:
         return kind(**parsed)
     except InputError as error:  # from __post_init__, which does not know where it stands
         raise InputError(at(path, str(error))) from error
+
+
+_hints = cache(typing.get_type_hints)
+"""They are evaluated from strings, which takes longer than all else here."""
 
 
 def _parse_union(arguments: tuple[Any, ...], value: Json, path: str) -> Any:

@@ -105,7 +105,7 @@ def _installed(scale: Scale) -> list[Experiment | Lifetimes]:
     """What has that scale and all packages that it needs; of the others is told what they lack."""
     all_of_it = [
         *(
-            (e, declare.extras(e, scale))
+            (e, declare.extras(declare.plan(e, scale)))
             for e in registry.EXPERIMENTS.values()
             if scale in e.scales
         ),

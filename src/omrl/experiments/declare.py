@@ -9,7 +9,7 @@ arm's, the arm's at the scale.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar, get_args
 
@@ -210,9 +210,9 @@ def plan(
     return tuple(_planned(experiment, arm, scale, seeds) for arm in chosen)
 
 
-def extras(experiment: Experiment, scale: Scale) -> tuple[str, ...]:
-    """Packages that its environments need beside ours."""
-    needed = {registry.make(each.config.env).extra for each in plan(experiment, scale)}
+def extras(planned: Iterable[Planned]) -> tuple[str, ...]:
+    """Packages that the environments of these runs need beside ours."""
+    needed = {registry.make(each.config.env).extra for each in planned}
     return tuple(sorted(needed - {""}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from omrl import bundled
@@ -12,6 +13,7 @@ from omrl.experiments.declare import (
     SCALES,
     Experiment,
     FromRun,
+    Planned,
     Scale,
     collecting,
     extras,
@@ -22,11 +24,11 @@ from omrl.experiments.lifetimes import Lifetimes
 HEADER = ["id", "shows", *(f"{scale}, pieces" for scale in SCALES)]
 
 
-def pieces(experiment: Experiment, scale: Scale) -> int:
+def pieces(experiment: Experiment, scale: Scale, planned: Iterable[Planned]) -> int:
     """Things that are made one by one and found again by a repeated command: data that is
     collected, and trainings, each with its evaluations."""
     data = experiment.scales[scale].data
-    trainings = {each.config for each in plan(experiment, scale)}
+    trainings = {each.config for each in planned}
     if isinstance(data, FromRun):
         return len(trainings | {collecting(experiment, scale).config})
     return len(trainings) + (not data.startswith(bundled.PREFIX))
@@ -34,17 +36,16 @@ def pieces(experiment: Experiment, scale: Scale) -> int:
 
 def to_object(experiment: Experiment) -> dict[str, Any]:
     """An experiment as JSON values."""
+    planned = {scale: plan(experiment, scale) for scale in experiment.scales}
     return {
         "id": experiment.id,
         "title": experiment.title,
         "claim": experiment.claim.words,
         "source": experiment.claim.source,
         "rows": [arm.label for arm in experiment.arms],
-        "needs": _told(
-            {extra for scale in experiment.scales for extra in extras(experiment, scale)}
-        ),
+        "needs": _told(extras(chain.from_iterable(planned.values()))),
         "scales": {
-            scale: {"pieces": pieces(experiment, scale), "seeds": setting.seeds}
+            scale: {"pieces": pieces(experiment, scale, planned[scale]), "seeds": setting.seeds}
             for scale, setting in experiment.scales.items()
         },
     }
