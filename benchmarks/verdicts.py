@@ -131,8 +131,7 @@ _AGAINST = (
 )
 _OTHERS = "results.md#the-same-on-cheetah-dir-and-walker-params"
 _FIG_3, _ABLATIONS = "macaw-fig3-cheetah-vel", "macaw-ablations-cheetah-vel"
-_ML45 = "macaw-fig7-ml45"
-_SAWYER = "smac-sawyer"
+_ML45, _SAWYER = "macaw-fig7-ml45", "smac-sawyer"
 _SHIFT = "smac-ant-dir/smac/diagnose-shift/d0a49df4-00050000"
 
 MEASURED: Mapping[str, Measured] = {
@@ -244,8 +243,7 @@ MEASURED: Mapping[str, Measured] = {
         ),
     ),
     "smac-fig5-ant-dir": Measured(
-        "results.md#ant-dir",
-        (_phases("smac-ant-dir", "smac", 350_000),),
+        "results.md#ant-dir", (_phases("smac-ant-dir", "smac", 350_000),)
     ),
     "smac-fig5-walker-params": Measured(
         "results.md#walker-params",
@@ -282,20 +280,24 @@ MEASURED: Mapping[str, Measured] = {
     ),
     "smac-fig8-sawyer8": Measured(
         "results.md#eight-behaviours",
-        (
-            *_pairs(
-                "smac-sawyer8",
-                (
-                    "in test tasks, after the online phase - before",
-                    "test/step-00170000",
-                    "test/step-00050000",
-                ),
-                ("in test tasks - in training tasks", "test/step-00170000", "train/step-00170000"),
+        _pairs(
+            "smac-sawyer8",
+            (
+                "in test tasks, after the online phase - before",
+                "test/step-00170000",
+                "test/step-00050000",
             ),
+            ("in test tasks - in training tasks", "test/step-00170000", "train/step-00170000"),
         ),
     ),
 }
 """By id; claims that are no difference of returns, as "about the oracle", are in the section."""
+
+
+DRAWN: Mapping[str, str] = {
+    "macaw-fig9-behaviour-ml45": "environments/meta-world.md#the-papers-figures",
+}
+"""Figures of data that were drawn at scale gpu; they compare nothing."""
 
 
 def verdict(estimate: stats.Estimate) -> Verdict:
@@ -317,7 +319,9 @@ def page() -> str:
     """The Markdown of docs/verdicts.md."""
     titles = {each.id: each.title for each in EXPERIMENTS.values()} | {omniglot.ID: omniglot.TITLE}
     rows = [line for name in titles if name in MEASURED for line in _rows(name)]
-    rest = ", ".join(f"`{name}`" for name in (*titles, *BEHAVIOUR) if name not in MEASURED)
+    drawn = ", ".join(f"[`{name}`]({section})" for name, section in DRAWN.items())
+    done = {*MEASURED, *DRAWN}
+    rest = ", ".join(f"`{name}`" for name in (*titles, *BEHAVIOUR) if name not in done)
     return "\n".join(
         (
             "# What holds of the papers' claims",
@@ -337,7 +341,7 @@ def page() -> str:
             "## Not run",
             "",
             f"At scale `gpu`, and so without a verdict: {rest}. Their data and trainings are one "
-            "command each, but have not had their GPU time yet.",
+            f"command each, but have not had their GPU time yet. Drawn, of data alone: {drawn}.",
             "",
             "## GPU time",
             "",
@@ -387,7 +391,7 @@ def _hours() -> float:
         lines = path.read_text().splitlines()
         seconds += max(json.loads(line).get("seconds", 0.0) for line in lines)
     for path in RESULTS.rglob("results.json"):
-        seconds += sum(row["seconds"] for row in json.loads(path.read_text())["rows"])
+        seconds += sum(row.get("seconds", 0.0) for row in json.loads(path.read_text())["rows"])
     return seconds / 3600
 
 

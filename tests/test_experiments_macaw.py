@@ -11,7 +11,7 @@ from omrl import metatrain
 from omrl.algos.macaw_config import MacawConfig
 from omrl.data.collect.presets import PRESETS as COLLECTIONS
 from omrl.envs import registry
-from omrl.experiments import macaw, macaw_behaviour, macaw_problems, macaw_shift
+from omrl.experiments import later, macaw, macaw_behaviour, macaw_problems, macaw_shift
 from omrl.experiments.declare import SCALES, plan
 from omrl.experiments.macaw_ml45 import FIGURE_7
 from omrl.presets import PRESETS
@@ -151,3 +151,18 @@ def test_figures_of_the_data_are_of_what_the_others_train_on(scale):
     (ml45,) = macaw_behaviour.FIGURE_9.problems
     assert ml45.data[scale] == FIGURE_7.scales[scale].data
     assert {each.config.env for each in plan(FIGURE_7, scale)} == {ml45.env}
+
+
+def test_later_tables_are_on_their_mdps():
+    """UNICORN, Table 2: rewards of speed alone for ants, no bonus for hoppers, x observed."""
+    envs = {each.id: {p.config.env for p in plan(each, "gpu")} for each in later.EXPERIMENTS}
+    assert envs == {
+        "unicorn-table2-cheetah-vel": {"cheetah-vel/oyster-v1"},
+        "unicorn-table2-ant-dir": {"ant-dir/fwd-v1"},
+        "unicorn-table2-walker-params": {"walker-params/corro-v1"},
+        "unicorn-table2-hopper-params": {"hopper-params/corro-v1"},
+    }
+    for each in later.EXPERIMENTS:
+        (env,) = envs[each.id]
+        assert COLLECTIONS[each.scales["gpu"].data].config.env == env
+        assert each.claim.numbers.keys() == {"MACAW"}

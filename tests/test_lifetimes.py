@@ -56,6 +56,14 @@ def test_a_curve_is_the_means_of_parts_at_the_transitions_where_they_end(monkeyp
     np.testing.assert_allclose(task.curve(task.success)[1], [0.0, 0.0, 5 / 7])
 
 
+@pytest.mark.parametrize(
+    ("episodes", "parts"), [(3, 3), (29, 20), (136, 20), (240, 30), (12_500, 100)]
+)
+def test_a_part_has_episodes_enough_to_be_a_mean(episodes, parts):
+    task = lifetime(returns=np.ones(episodes), lengths=np.ones(episodes, int), success=None)
+    assert len(task.curve(task.returns)[1]) == parts
+
+
 def test_what_is_read_is_what_was_logged():
     found = lifetimes.read(VEL, "bundled:cheetah-vel")
     dataset = open_dataset("bundled:cheetah-vel")

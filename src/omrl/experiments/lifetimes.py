@@ -28,6 +28,8 @@ from omrl.tables import parameter_cells, parameter_names
 
 PARTS = 100
 """Equal parts of a lifetime in figures, at most."""
+FEW_PARTS, EPISODES = 20, 8
+"""As many parts as that have so few episodes; more parts have so many episodes each at least."""
 TENTH = 0.1
 """Of a lifetime: its start and its end."""
 
@@ -96,7 +98,7 @@ class Lifetime:
         self, values: np.ndarray
     ) -> tuple[Float64[np.ndarray, " part"], Float64[np.ndarray, " part"]]:
         """Transitions at the end of up to `PARTS` equal parts, and the means of these."""
-        parts = min(PARTS, len(values))
+        parts = min(PARTS, max(min(FEW_PARTS, len(values)), len(values) // EPISODES))
         bounds = np.arange(parts + 1) * len(values) // parts
         means = np.add.reduceat(values.astype(np.float64), bounds[:-1]) / np.diff(bounds)
         return np.cumsum(self.lengths)[bounds[1:] - 1].astype(np.float64), means

@@ -49,7 +49,7 @@ BRIEF: Overrides = {
     "eval.episodes": 2,
     "eval.traces": [],
 }
-_LONG: Overrides = {
+LONG: Overrides = {
     "train.checkpoint_every": 5000,
     "train.keep": 1,
     "train.eval_every": 12_000,
@@ -85,8 +85,8 @@ class _Problem:
         note = f"{SMOKE_NOTE} on random actions" if random else SMOKE_NOTE
         return {
             "smoke": Setting(self.data["smoke"], 2, BRIEF, TINY, note=note),
-            "gpu": Setting(self.data["gpu"], 4, _LONG),
-            "paper": Setting(self.data["paper"], 4, _LONG),
+            "gpu": Setting(self.data["gpu"], 4, LONG),
+            "paper": Setting(self.data["paper"], 4, LONG),
         }
 
 

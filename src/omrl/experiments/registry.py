@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from omrl.errors import InputError, nearest
 from omrl.experiments import (
+    later,
     macaw,
     macaw_behaviour,
     macaw_ml45,
@@ -20,7 +21,7 @@ from omrl.omniglot import settings as omniglot
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     each.id: each
-    for module in (macaw, macaw_problems, macaw_shift, macaw_ml45, smac, smac_diagnoses)
+    for module in (macaw, macaw_problems, macaw_shift, macaw_ml45, smac, smac_diagnoses, later)
     for each in module.EXPERIMENTS
 }
 BEHAVIOUR: Mapping[str, Lifetimes] = {each.id: each for each in macaw_behaviour.BEHAVIOUR}

@@ -145,6 +145,19 @@ PRESETS: dict[str, CollectPreset] = {
     "walker-params-smac-10min": _ten_minutes(
         "walker-params/smac-v1", 55, 320_000, 8, 38_800, "measured on macaw-v1 of the same robot"
     ),
+    # The MDPs of later papers' tables.
+    "cheetah-vel-oyster-10min": _ten_minutes(
+        "cheetah-vel/oyster-v1", 130, 400_000, 8, 100_000, "measured on macaw-v1 of the robot"
+    ),
+    "ant-dir-fwd-10min": _ten_minutes(
+        "ant-dir/fwd-v1", 40, 352_000, 8, 27_300, "measured on macaw-v1 of the same robot"
+    ),
+    "walker-params-corro-10min": _ten_minutes(
+        "walker-params/corro-v1", 50, 352_000, 8, 38_800, "measured on macaw-v1 of the same robot"
+    ),
+    "hopper-params-corro-10min": _ten_minutes(
+        "hopper-params/corro-v1", 50, 256_000, 8, 30_000, _HOPPER
+    ),
     "hopper-params-oyster-10min": _ten_minutes(
         "hopper-params/oyster-v1", 50, 256_000, 8, 30_000, _HOPPER
     ),
