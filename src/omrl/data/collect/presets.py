@@ -205,8 +205,8 @@ PRESETS: dict[str, CollectPreset] = {
         "ours: as sawyer-manip-smac-paper, for eight behaviours as in its figure 8",
     ),
     "ml45": _script("ml45/continuous-v2-h150-v1", _SCRIPTS, _NO_SAC),
-    "ml45-v1reward": _script("ml45/continuous-v1reward-h150-v1", _SCRIPTS, _NO_SAC),
     "ml45-10min": _ml45_ten_minutes("ml45/continuous-v2-h150-v1"),
+    "ml45-v1reward": _script("ml45/continuous-v1reward-h150-v1", _SCRIPTS, _NO_SAC),
     "ml45-v1reward-10min": _ml45_ten_minutes("ml45/continuous-v1reward-h150-v1"),
     # Of every ninth training environment, and all that test.
     "ml45-v1reward-smoke": CollectPreset(
