@@ -28,7 +28,8 @@ def test_all_are_begun_whatever_happens_to_one(tmp_path, capfd):
     make_ahead(names, partial(make, tmp_path), 2)
     pids = {name: int((tmp_path / name).read_text()) for name in names}
     assert len(set(pids.values())) == 2
-    assert pids["dies"] not in {pids[name] for name in "abcd"} or pids["dies"] != pids["fails"]
+    # Taken after "dies" was, so by the process that is left.
+    assert pids["dies"] not in {pids[name] for name in "abcd"}
     told = capfd.readouterr().err
     assert "fails: failed, and is tried again in the end" in told
     assert all(f"{name}: made in 0 s" in told for name in "abcd")
