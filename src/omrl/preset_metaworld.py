@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.mt_awr import MtAwrConfig
 from omrl.algos.pearl_config import PearlConfig
+from omrl.algos.smac_config import SmacConfig
 from omrl.data.sample import BatchSpec
+from omrl.preset_ml1 import SMAC_ON
 from omrl.protocol import EvalConfig
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 ENV = "ml45/continuous-v1reward-h150-v1"
 ENV_V2 = "ml45/continuous-v2-h150-v1"
+_Algo = MacawConfig | MtAwrConfig | PearlConfig | SmacConfig
+
 WIDTHS = (300, 300, 300)
 EVAL = EvalConfig(traces=("success",))
 FINE_TUNING = replace(EVAL, shots=(0, 1, 5, 20))
@@ -79,12 +83,14 @@ def presets(base: Preset, pearl: PearlConfig) -> dict[str, Preset]:
 def ours(
     base: Preset, macaw: MacawConfig, mt_awr: MtAwrConfig, pearl: PearlConfig
 ) -> dict[str, Preset]:
-    """Those of cheetah velocity as they are, on rewards of version 2."""
+    """Those of other problems as they are, on rewards of version 2."""
     untuned = "ours: the settings of {}, which were not tuned on this problem"
-    algos: dict[str, tuple[MacawConfig | MtAwrConfig | PearlConfig, EvalConfig, str]] = {
-        "macaw": (replace(macaw, temperature=0.3), EVAL, "macaw-ml1-reach"),
+    smac, _ = SMAC_ON["push"]
+    algos: dict[str, tuple[_Algo, EvalConfig, str]] = {
+        "macaw": (replace(macaw, temperature=0.3, steps=20_000), EVAL, "macaw-ml1-reach"),
         "mt-awr": (mt_awr, FINE_TUNING, "mt-awr-cheetah-vel"),
         "pearl": (pearl, EVAL, "pearl-cheetah-vel"),
+        "smac": (smac, EVAL, "smac-ml1-push"),
     }
     return {
         f"{name}-ml45": replace(
@@ -98,7 +104,7 @@ def ours(
 
 def _preset(
     base: Preset,
-    algo: MacawConfig | MtAwrConfig | PearlConfig,
+    algo: _Algo,
     evaluation: EvalConfig,
     source: str,
     further: str,
