@@ -20,8 +20,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from not_run import WHY
 from omrl import stats
-from omrl.experiments.registry import BEHAVIOUR, EXPERIMENTS
+from omrl.experiments.registry import EXPERIMENTS
 from omrl.files import atomic_write
 from omrl.omniglot import settings as omniglot
 
@@ -129,6 +130,7 @@ _AGAINST = (
     ("MACAW - MT-AWR + FT", "macaw", "mt-awr-ft"),
     ("MACAW - offline PEARL", "macaw", "offline-pearl"),
 )
+_ALL_METHODS = "results.md#all-methods-on-cheetah-vel"
 _OTHERS = "results.md#the-same-on-cheetah-dir-and-walker-params"
 _FIG_3, _ABLATIONS = "macaw-fig3-cheetah-vel", "macaw-ablations-cheetah-vel"
 _ML45, _SAWYER = "macaw-fig7-ml45", "smac-sawyer"
@@ -136,7 +138,7 @@ _SHIFT = "smac-ant-dir/smac/diagnose-shift/d0a49df4-00050000"
 
 MEASURED: Mapping[str, Measured] = {
     _FIG_3: Measured(
-        "results.md#all-methods-on-cheetah-vel",
+        _ALL_METHODS,
         _pairs(_FIG_3, *_AGAINST),
         "../results/macaw-fig3-cheetah-vel/figure.png",
     ),
@@ -156,13 +158,8 @@ MEASURED: Mapping[str, Measured] = {
         "../results/macaw-fig5-wt-cheetah-dir/figure.png",
     ),
     "macaw-workshop-fig1-cheetah-dir": _workshop("cheetah-dir", _OTHERS),
-    "macaw-workshop-fig1-cheetah-vel": _workshop(
-        "cheetah-vel", "results.md#all-methods-on-cheetah-vel"
-    ),
-    _ML45: Measured(
-        "environments/meta-world.md#the-papers-figures",
-        tuple(_ml45()),
-    ),
+    "macaw-workshop-fig1-cheetah-vel": _workshop("cheetah-vel", _ALL_METHODS),
+    _ML45: Measured("environments/meta-world.md#the-papers-figures", tuple(_ml45())),
     "macaw-fig4-quality": Measured(
         "results.md#quality-of-the-data-that-is-adapted-to",
         _pairs(
@@ -317,11 +314,9 @@ def of_all(verdicts: Iterable[Verdict]) -> Verdict:
 
 def page() -> str:
     """The Markdown of docs/verdicts.md."""
-    titles = {each.id: each.title for each in EXPERIMENTS.values()} | {omniglot.ID: omniglot.TITLE}
-    rows = [line for name in titles if name in MEASURED for line in _rows(name)]
+    names = (*EXPERIMENTS, omniglot.ID)
+    rows = [line for name in names if name in MEASURED for line in _rows(name)]
     drawn = ", ".join(f"[`{name}`]({section})" for name, section in DRAWN.items())
-    done = {*MEASURED, *DRAWN}
-    rest = ", ".join(f"`{name}`" for name in (*titles, *BEHAVIOUR) if name not in done)
     return "\n".join(
         (
             "# What holds of the papers' claims",
@@ -336,12 +331,17 @@ def page() -> str:
             "",
             "## The claims",
             "",
-            *(f"* `{name}`: {_claim(name)}" for name in titles if name in MEASURED),
+            *(f"* `{name}`: {_claim(name)}" for name in names if name in MEASURED),
             "",
             "## Not run",
             "",
-            f"At scale `gpu`, and so without a verdict: {rest}. Their data and trainings are one "
-            f"command each, but have not had their GPU time yet. Drawn, of data alone: {drawn}.",
+            "All of it is one command each (`omrl reproduce ID --scale gpu`).",
+            "",
+            "| without a verdict at scale `gpu` | why |",
+            "| --- | --- |",
+            *(f"| `{name}` | {why} |" for name, why in WHY.items()),
+            "",
+            f"Drawn, of data alone: {drawn}.",
             "",
             "## GPU time",
             "",

@@ -31,6 +31,11 @@ def test_every_experiment_is_on_the_page(verdicts):
     assert verdicts.MEASURED.keys() <= {*EXPERIMENTS, *OUTSIDE_RL}
 
 
+def test_every_experiment_has_a_verdict_or_a_reason_why_not(verdicts):
+    done = {*verdicts.MEASURED, *verdicts.DRAWN}
+    assert {*EXPERIMENTS, *BEHAVIOUR, *OUTSIDE_RL} - done == verdicts.WHY.keys()
+
+
 @pytest.mark.parametrize(
     ("shift", "expected"), [(3.0, "reproduced"), (-3.0, "not"), (0.0, "partly")]
 )
