@@ -22,6 +22,10 @@ class NonFiniteError(ArithmeticError):
     """Training met a NaN or an infinity: which update, seed, task and tensor. Exit code 1."""
 
 
+class WorkerLost(RuntimeError):  # noqa: N818 - it was ended from outside
+    """A process that steps a simulator is gone, as where memory ends. Exit code 1."""
+
+
 class PartlyFailed(Exception):  # noqa: N818 - the errors were told one by one
     """Some of several things failed, each told when it did, and the others are done. Exit code
     1."""
@@ -58,6 +62,8 @@ def reason(error: BaseException) -> str:
         text = str(error)
     except Exception:  # Of a class of somebody else's.
         text = ""
+    # PIL names the object that it read.
+    text = re.sub(r" ?<[\w.]+ object at 0x[0-9a-f]+>", "", text)
     lines = text.strip().splitlines() or [type(error).__name__]
     return lines[0][:160]
 
@@ -90,6 +96,9 @@ FEW = 12
 def nearest(name: str, known: Iterable[str]) -> str:
     """What was probably meant instead of an unknown `name`, for an error message."""
     known = sorted(known)
+    begin = [each for each in known if each.lower().startswith(name.lower())] if name else []
+    if 0 < len(begin) <= FEW:
+        return f"did you mean {' or '.join(begin)}?"
     lower = {each.lower(): each for each in known}
     close = [lower[key] for key in difflib.get_close_matches(name.lower(), lower, cutoff=0.4)]
     if close or len(known) <= FEW:

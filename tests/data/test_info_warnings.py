@@ -128,6 +128,18 @@ def test_constant_entries_are_named(manifest, clean):
     assert constant_entries(named, still) == ["obs x in all tasks", "action 0 in task 2"]
 
 
+def test_constant_entries_of_the_same_tasks_are_one_line(manifest, clean):
+    """Meta-World has zeros where an object is absent: a line per task would be fifty."""
+    still = clean
+    for index in (0, 2):
+        still = changed(still, index, obs=info.Column((1.0, 0.0), (1.0, 0.0)))
+    still = changed(still, 1, obs=info.Column((1.0, 0.0), (1.0, 2.0)))
+    found = constant_entries(manifest, still)
+    first, second = found
+    assert first == "obs 0 in all tasks"
+    assert second == "obs 1 in tasks 0, 2"
+
+
 # --- What the manifest tells ---
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from omrl.data import validate
+from omrl.data import validate_mdp
 from omrl.envs import registry
 
 SPARSE = (
@@ -32,7 +32,7 @@ def test_rounded_terms_may_lie_on_the_other_side_of_the_goals_border(env_id):
     columns = around_the_goal(env, np.random.default_rng(1).uniform(-5e-4, 5e-4, 500))
     again = env.reward(*(columns[n].astype(np.float64) for n in ("terms", "action")), env.tasks[0])
     assert 20 < np.sum(np.abs(again - columns["reward"]) > 0.5) < 250
-    assert validate.reward_findings(env, 0, env.task_table[0], columns) == []
+    assert validate_mdp.reward_findings(env, 0, env.task_table[0], columns) == []
 
 
 @pytest.mark.parametrize("env_id", SPARSE)
@@ -41,7 +41,7 @@ def test_a_wrong_sparse_reward_away_from_the_border_is_found(env_id, offset):
     env = registry.make(env_id)
     columns = around_the_goal(env, np.full(10, offset))
     columns["reward"][4] = (0.8 if "oyster" in env_id else 1.0) if offset > 0 else 0.0
-    (finding,) = validate.reward_findings(env, 0, env.task_table[0], columns)
+    (finding,) = validate_mdp.reward_findings(env, 0, env.task_table[0], columns)
     assert finding.row == 4
     assert "(differs in 1 of 10 rows)" in finding.problem
 
@@ -54,5 +54,5 @@ def test_a_goal_that_is_one_cell_has_no_border(dtype):
         "action": np.zeros((2, 5), dtype),
         "reward": np.full(2, -0.1, dtype),
     }
-    (finding,) = validate.reward_findings(env, 0, env.task_table[0], columns)
+    (finding,) = validate_mdp.reward_findings(env, 0, env.task_table[0], columns)
     assert finding.problem.endswith(" is 1 (differs in 1 of 2 rows)")

@@ -11,8 +11,8 @@ import pytest
 
 from omrl.arrays import map_npy
 from omrl.config import json_hash
+from omrl.data import finding, validate
 from omrl.data import manifest as manifests
-from omrl.data import validate
 from omrl.data.store import create, open_dataset, open_for_training, with_tasks_of
 from omrl.errors import InputError
 
@@ -341,7 +341,7 @@ def test_blocks_do_not_change_what_is_found(dataset, env, monkeypatch):
     rewrite_recorded(dataset, "truncated", put(7, True))
     whole = findings(dataset, env)
     assert len(whole) > 3
-    monkeypatch.setattr(validate, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(finding, "BLOCK_ROWS", 3)
     assert findings(dataset, env) == whole
 
 

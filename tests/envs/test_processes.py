@@ -11,7 +11,7 @@ import pytest
 
 from omrl.envs.base import SimulationError
 from omrl.envs.processes import ProcessPhysics, Workers, step_somewhere
-from omrl.errors import InputError
+from omrl.errors import InputError, WorkerLost
 
 ADDS = "test_processes:Adds"
 
@@ -66,7 +66,7 @@ def test_failures_are_those_of_the_simulator_and_the_workers_go_on(workers):
 def test_a_worker_that_is_killed_is_told_and_the_others_end(workers):
     states, actions = rows(6)
     states[5] = 99.0
-    with pytest.raises(RuntimeError, match=r"ended by itself \(exit codes .*-9.*use fewer threads"):
+    with pytest.raises(WorkerLost, match=r"ended by itself \(exit code -9; .*fewer --threads"):
         workers.step(states, actions)
     assert not workers.alive
     with pytest.raises(RuntimeError, match="have ended"):

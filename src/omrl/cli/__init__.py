@@ -61,6 +61,7 @@ def _run(arguments: list[str]) -> tuple[int, str]:
         NonFiniteError,
         PartlyFailed,
         Stopped,
+        WorkerLost,
         nearest,
         out_of_memory,
         system_error,
@@ -79,7 +80,7 @@ def _run(arguments: list[str]) -> tuple[int, str]:
         command.main(rest, shlex.join(["omrl", *imports, *arguments]))
     except InputError as error:
         return 2, str(error)
-    except (NonFiniteError, PartlyFailed) as error:
+    except (NonFiniteError, PartlyFailed, WorkerLost) as error:
         return 1, str(error)
     except Stopped as stopped:
         return stopped.code, str(stopped)

@@ -204,6 +204,7 @@ class DeviceOptions:
     num_processes: Count = 1
     """Of that run, all started with the same options but for their `process_id`."""
     process_id: Natural = 0
+    """Of this process, from 0 on."""
 
     def __post_init__(self) -> None:
         check_ranges(self)

@@ -21,7 +21,7 @@ from omrl.cli.reproduce_ahead import make_ahead
 from omrl.cli.reproduce_behaviour import BehaviourOptions
 from omrl.envs.engine import available_cpus
 from omrl.envs.optional import check_installed
-from omrl.errors import InputError, NonFiniteError, PartlyFailed, Stopped, system_error
+from omrl.errors import InputError, NonFiniteError, PartlyFailed, Stopped, WorkerLost, system_error
 from omrl.experiments import declare, lifetimes, registry
 from omrl.experiments.declare import Experiment, Scale
 from omrl.experiments.lifetimes import Lifetimes
@@ -201,7 +201,7 @@ def _one(
 
 def _told(error: Exception) -> str:
     """One line of what is foreseen, a traceback of what is not."""
-    if isinstance(error, InputError | NonFiniteError | PartlyFailed):
+    if isinstance(error, InputError | NonFiniteError | PartlyFailed | WorkerLost):
         return str(error)
     if isinstance(error, OSError):
         return system_error(error)

@@ -17,9 +17,10 @@ from jaxtyping import Bool, Float, Float64, Int64
 
 from omrl.arrays import map_npy
 from omrl.config import json_hash
+from omrl.data.finding import RESTORE
 from omrl.data.manifest import Manifest, TaskRecord
 from omrl.data.slice import ALL, Selection, Slice
-from omrl.data.validate import RESTORE, check_hash, episode_returns
+from omrl.data.validate import check_hash, episode_returns
 from omrl.envs.base import EnvSpec
 from omrl.errors import InputError
 

@@ -41,7 +41,8 @@ class Remark:
     fix: str
 
     def __str__(self) -> str:
-        return f"{_tasks(self.tasks)}{self.problem}; {self.fix}"
+        where = f"{_tasks(self.tasks)}: " if self.tasks else ""
+        return f"{where}{self.problem}; {self.fix}"
 
 
 def of_manifest(manifest: Manifest) -> list[Remark]:
@@ -233,17 +234,20 @@ def entry_names(manifest: Manifest, column: Literal["obs", "action"]) -> tuple[s
 
 
 def constant_entries(manifest: Manifest, info: Info) -> list[str]:
-    """Entries that never change, in words: those of all tasks first."""
+    """Entries that never change, in words, those of the same tasks together."""
     lines = []
     for column in ("obs", "action"):
         names = entry_names(manifest, column)
-        per_task = {task.index: set(getattr(task, column).constant) for task in info.tasks}
-        common = set.intersection(*per_task.values())
-        if common:
-            lines.append(f"{column} {few([names[n] for n in sorted(common)])} in all tasks")
-        for index, entries in per_task.items():
-            if own := sorted(entries - common):
-                lines.append(f"{column} {few([names[n] for n in own])} in task {index}")
+        of_tasks: dict[tuple[int, ...], list[str]] = {}
+        for entry, name in enumerate(names):
+            tasks = tuple(
+                task.index for task in info.tasks if entry in getattr(task, column).constant
+            )
+            if tasks:
+                of_tasks.setdefault(tasks, []).append(name)
+        for tasks, entries in sorted(of_tasks.items(), key=lambda each: -len(each[0])):
+            where = "all tasks" if len(tasks) == len(info.tasks) else _tasks(tasks)
+            lines.append(f"{column} {few(entries)} in {where}")
     return lines
 
 
@@ -255,4 +259,4 @@ def few(items: Iterable[object]) -> str:
 
 
 def _tasks(tasks: tuple[int, ...]) -> str:
-    return f"task{'s' if len(tasks) > 1 else ''} {few(tasks)}: " if tasks else ""
+    return f"task{'s' if len(tasks) > 1 else ''} {few(tasks)}"

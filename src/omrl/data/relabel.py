@@ -16,7 +16,6 @@ physics, observations and terms, or one of `omrl.envs.own_reward.with_reward`.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import shutil
 from collections.abc import Mapping
@@ -32,9 +31,10 @@ from omrl import config
 from omrl.data import validate
 from omrl.data.borrow import Borrowing, Plan, borrow, own_episodes, takers
 from omrl.data.dataset import Dataset, TaskData
+from omrl.data.finding import BLOCK_ROWS
+from omrl.data.rounding import directions
 from omrl.data.slice import Selection
 from omrl.data.store import Writer, create, task_bytes, with_tasks_of
-from omrl.data.validate import BLOCK_ROWS
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.envs.own_reward import OwnReward
 from omrl.errors import InputError
@@ -311,8 +311,8 @@ def _unsure(
     half = np.spacing(np.abs(stored)).astype(np.float64) / 2
     scale = np.maximum(np.abs(terms).max(axis=1, initial=1.0), np.abs(reward))
     tolerance = 16 * float(np.finfo(np.float16).eps) * scale  # As in a validation.
-    for signs in itertools.product((-1.0, 1.0), repeat=terms.shape[1]):
-        moved = np.asarray(env.reward(terms + np.array(signs) * half, action, task))
+    for move in directions(terms.shape[1]):
+        moved = np.asarray(env.reward(terms + move * half, action, task))
         unsure |= np.abs(moved - reward) > tolerance
     return unsure
 

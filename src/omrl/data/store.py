@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from omrl import bundled
 from omrl.config import json_hash
 from omrl.data import manifest as manifests
-from omrl.data import validate
+from omrl.data import validate, validate_mdp
 from omrl.data.dataset import Dataset, TaskData
 from omrl.data.growing import GrowingTask
 from omrl.data.manifest import Manifest, TaskRecord
@@ -220,7 +220,7 @@ class Writer:
         parameters = self._parameters(index)
         cast = self._cast(index, columns)
         findings = validate.column_findings(self._env.spec, index, cast)
-        findings += validate.reward_findings(self._env, index, parameters, cast)
+        findings += validate_mdp.reward_findings(self._env, index, parameters, cast)
         validate.raise_first(self.out, findings)
         check_room(self.partial, sum(column.nbytes for column in cast.values()))
         try:

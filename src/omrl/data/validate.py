@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,34 +23,11 @@ import numpy as np
 
 from omrl.arrays import HEADERS, map_npy
 from omrl.data import manifest as manifests
+from omrl.data.finding import RECREATE, RESTORE, Finding, file_of, where
 from omrl.data.manifest import FLOATS, ColumnRecord, Manifest, TaskRecord
+from omrl.data.validate_mdp import parameter_findings, reward_findings, success_findings
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError, reason
-
-RESTORE = "copy the dataset again from its source"
-BLOCK_ROWS = 2**18
-"""Rows of a column that are in memory at a time."""
-RECREATE = "correct the data and create the dataset again"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong, and where."""
-
-    file: str
-    """Relative to the dataset folder."""
-    task: int | None
-    """None where the dataset as a whole is meant."""
-    field: str
-    row: int | None
-    """First offending row of the file; None where the whole file is meant."""
-    problem: str
-    fix: str
-
-    def __str__(self) -> str:
-        row = "" if self.row is None else f", row {self.row}"
-        task = "" if self.task is None else f"task {self.task}, "
-        return f"{self.file} ({task}{self.field}{row}): {self.problem}; {self.fix}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +58,7 @@ def file_findings(folder: Path, manifest: Manifest) -> list[Finding]:
             problem, fix = _file_problem(folder, manifest, task, name)
             if problem:
                 findings.append(
-                    Finding(_file(task.index, name), task.index, name, None, problem, fix)
+                    Finding(file_of(task.index, name), task.index, name, None, problem, fix)
                 )
     return findings
 
@@ -102,7 +78,7 @@ def _task_list_findings(manifest: Manifest) -> list[Finding]:
 
 
 def _file_problem(folder: Path, manifest: Manifest, task: TaskRecord, name: str) -> tuple[str, str]:
-    path, record = folder / _file(task.index, name), task.columns.get(name)
+    path, record = folder / file_of(task.index, name), task.columns.get(name)
     if record is None:
         return "the manifest does not list this column", RECREATE
     if not path.is_file():
@@ -141,10 +117,6 @@ def read_header(path: Path) -> tuple[tuple[int, ...], np.dtype, int]:
         return shape, dtype, file.tell()
 
 
-def _file(index: int, name: str) -> str:
-    return f"{manifests.task_folder(index)}/{name}.npy"
-
-
 # --- The full pass ---
 
 
@@ -171,11 +143,13 @@ def validate(folder: Path, manifest: Manifest, env: TaskEnv | None) -> Report:
 def _task_findings(
     folder: Path, spec: EnvSpec, env: TaskEnv | None, task: TaskRecord
 ) -> list[Finding]:
-    columns = {name: map_npy(folder / _file(task.index, name), RESTORE) for name in task.columns}
+    columns = {name: map_npy(folder / file_of(task.index, name), RESTORE) for name in task.columns}
     findings = column_findings(spec, task.index, columns)
     if not findings:
         findings += _return_findings(task, columns)
+    findings += success_findings(spec, task.index, columns)
     if env is not None:
+        findings += parameter_findings(env, task)
         findings += reward_findings(env, task.index, task.parameters, columns)
     return _hash_findings(folder, task, tuple(task.columns)) + findings
 
@@ -186,74 +160,6 @@ def column_findings(spec: EnvSpec, index: int, columns: Mapping[str, np.ndarray]
     boundaries = checker.boundaries()
     findings = boundaries + checker.finite() + checker.actions()
     return findings if boundaries else findings + checker.ends()
-
-
-def reward_findings(
-    env: TaskEnv, index: int, parameters: Sequence[float], columns: Mapping[str, np.ndarray]
-) -> list[Finding]:
-    """Where `reward(terms, action, task)` is not the stored reward up to rounding.
-
-    Sixteen units in the last place of the coarsest dtype, relative to the largest number involved:
-    the sum of a few rounded terms stays below, the reward of another task does not. Where rounding
-    may have moved the terms across the border of a goal, a sparse reward may be that of either
-    side. Nothing is checked where no terms were recorded.
-    """
-    if env.spec.term_names and "terms" not in columns:
-        return []
-    names = [name for name in ("reward", "terms", "action") if name in columns]
-    unit = max(float(np.finfo(columns[name].dtype).eps) for name in names)
-    reward, action, task = columns["reward"], columns["action"], np.asarray(parameters)
-    terms = columns.get("terms", np.zeros((len(reward), 0), np.float32))
-    rows = _where(partial(_wrong_rewards, env, task, 16 * unit), reward, terms, action)
-    if not len(rows):
-        return []
-    first = int(rows[0])
-    expected = env.reward(terms[first].astype(np.float64), action[first].astype(np.float64), task)
-    problem = (
-        f"stored {reward[first]:.6g}, but reward(terms, action, task) is {expected:.6g} "
-        f"(differs in {len(rows)} of {len(reward)} rows)"
-    )
-    return [Finding(_file(index, "reward"), index, "reward", first, problem, RECREATE)]
-
-
-def _wrong_rewards(
-    env: TaskEnv,
-    task: np.ndarray,
-    tolerance: float,
-    reward: np.ndarray,
-    terms: np.ndarray,
-    action: np.ndarray,
-) -> np.ndarray:
-    """Whether the reward of each row is not that of its terms. False where a number is not finite:
-    `column_findings` names these."""
-    stored, wide, action = (column.astype(np.float64) for column in (reward, terms, action))
-
-    def differs(rows: np.ndarray, terms: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore"):
-            expected = np.asarray(env.reward(terms, action[rows], task))
-            scale = np.maximum(np.abs(terms).max(axis=1, initial=1.0), np.abs(expected))
-            return np.abs(stored[rows] - expected) > tolerance * scale
-
-    wrong = differs(np.arange(len(stored)), wide)
-    rows = np.flatnonzero(wrong)
-    if len(rows) and terms.shape[1]:
-        last_place = np.spacing(np.abs(terms[rows])).astype(np.float64)
-        signs = itertools.product((-1.0, 1.0), repeat=terms.shape[1])
-        around = np.stack([differs(rows, wide[rows] + np.array(s) * last_place) for s in signs])
-        # One unit around, twice what rounding moves, a border has right and wrong terms; a wrong
-        # reward is wrong for all of them.
-        wrong[rows] = around.all(axis=0) | ~around.any(axis=0)
-    return wrong
-
-
-def _where(check: Callable[..., np.ndarray], *columns: np.ndarray) -> np.ndarray:
-    """The rows of columns of equal length for which `check` of a block of them is true."""
-    blocks = range(0, len(columns[0]), BLOCK_ROWS)
-    found = [
-        first + np.flatnonzero(check(*(column[first : first + BLOCK_ROWS] for column in columns)))
-        for first in blocks
-    ]
-    return np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def record(folder: Path, manifest: Manifest, report: Report) -> Manifest:
@@ -280,9 +186,9 @@ def check_hash(folder: Path, task: TaskRecord, name: str) -> None:
 
 def _hash_findings(folder: Path, task: TaskRecord, names: Sequence[str]) -> list[Finding]:
     return [
-        Finding(_file(task.index, name), task.index, name, None, "sha256 differs", RESTORE)
+        Finding(file_of(task.index, name), task.index, name, None, "sha256 differs", RESTORE)
         for name in names
-        if sha256(folder / _file(task.index, name)) != task.columns[name].sha256
+        if sha256(folder / file_of(task.index, name)) != task.columns[name].sha256
     ]
 
 
@@ -308,14 +214,14 @@ class _Checker:
         if not len(rows):
             return []
         others = f" (and in {len(rows) - 1} more rows)" if len(rows) > 1 else ""
-        first, file = int(rows[0]), _file(self.index, field)
+        first, file = int(rows[0]), file_of(self.index, field)
         return [Finding(file, self.index, field, first, problem + others, RECREATE)]
 
     def finite(self) -> list[Finding]:
         findings = []
         for name, column in self.columns.items():
             if column.dtype.name in FLOATS:
-                findings += self._rows(name, _where(_not_finite, column), "NaN or infinity")
+                findings += self._rows(name, where(_not_finite, column), "NaN or infinity")
         return findings
 
     def boundaries(self) -> list[Finding]:
@@ -333,17 +239,17 @@ class _Checker:
         )
 
     def actions(self) -> list[Finding]:
-        return self._rows("action", _where(_outside, self.columns["action"]), "outside [-1, 1]")
+        return self._rows("action", where(_outside, self.columns["action"]), "outside [-1, 1]")
 
     def ends(self) -> list[Finding]:
         terminated, truncated = self.columns["terminated"], self.columns["truncated"]
         last = np.zeros(len(terminated), bool)
         last[self.columns["episode_start"][1:] - 1] = True
         early = "set within an episode"
-        unexplained = _where(lambda last, t, u: last & ~(t | u), last, terminated, truncated)
+        unexplained = where(lambda last, t, u: last & ~(t | u), last, terminated, truncated)
         return (
-            self._rows("terminated", _where(_without, terminated, last), early)
-            + self._rows("truncated", _where(_without, truncated, last), early)
+            self._rows("terminated", where(_without, terminated, last), early)
+            + self._rows("truncated", where(_without, truncated, last), early)
             + self._rows(
                 "truncated", unexplained, "an episode ends neither terminated nor truncated"
             )

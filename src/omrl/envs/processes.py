@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float64
 
 from omrl.envs.base import Physics, SimulationError, check_finite
-from omrl.errors import InputError
+from omrl.errors import InputError, WorkerLost
 
 _SIZES = struct.Struct("<3q")
 """Rows, width of states, width of actions; after a failure 0, 0 and the length of its JSON."""
@@ -98,7 +98,10 @@ def _receive(file: IO[bytes]) -> np.ndarray | Exception | None:
     rows, width, others = sizes
     if rows:
         return _rows(file, rows, width)
-    failure = json.loads(file.read(others))
+    text = file.read(others)
+    if len(text) < others:
+        return None
+    failure = json.loads(text)
     kind = _KINDS.get(failure["kind"])
     text = failure["message"]
     return kind(text) if kind else RuntimeError(f"simulator: {failure['kind']}: {text}")
@@ -152,14 +155,14 @@ class Workers:
         return self._finalizer.alive
 
     def step(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """All rows. Raises what a simulator raised, RuntimeError where a worker is gone."""
+        """All rows. Raises what a simulator raised, `WorkerLost` where a worker is gone."""
         if not self.alive:
             raise RuntimeError("the worker processes of the simulator have ended")
         with self._lock:
             try:
                 answers = self._exchange(states, actions)
-            except OSError as error:
-                raise self._gone() from error
+            except OSError:
+                raise self._gone() from None
             except BaseException:  # interrupted: answers may be left over
                 self.close()
                 raise
@@ -186,12 +189,14 @@ class Workers:
         """End them; may be called twice."""
         self._finalizer()
 
-    def _gone(self) -> RuntimeError:
+    def _gone(self) -> WorkerLost:
         self.close()
-        codes = [worker.returncode for worker in self._workers]
-        return RuntimeError(
-            f"a worker process of the simulator ended by itself (exit codes {codes}; -9 is out of "
-            "memory): use fewer threads"
+        codes = sorted({worker.returncode for worker in self._workers} - {0})
+        return WorkerLost(
+            "a worker process of the simulator ended by itself (exit code "
+            f"{', '.join(map(str, codes))}; -9 is mostly of too little memory, for which fewer "
+            "--threads are a remedy); what was saved is kept: repeat the "
+            "command, with --resume where it has that"
         )
 
 

@@ -91,8 +91,7 @@ def film(
     """
     if env.extra:
         raise InputError(
-            f"{env.spec.id}: omrl makes no films of it; {env.extra} draws its own environments: "
-            "render_mode"
+            f"{env.spec.id}: omrl makes no films of it; draw its environments with {env.extra}"
         )
     _check_output(path, size, overwrite)
     # First, since with a MUJOCO_GL that does not work MuJoCo cannot even be imported.

@@ -30,7 +30,7 @@ MAX_ARCHIVE_BYTES = 2**26
 MAX_MEMBERS = 100_000
 MAX_PNG_BYTES = 2**14
 """The largest original has 500."""
-GET = "get images_*.zip of Omniglot again, from github.com/brendenlake/omniglot, folder python"
+GET = "get images_*.zip of Omniglot from github.com/brendenlake/omniglot, folder python"
 _NAME = re.compile(
     r"images_(?P<part>background(?:_small[12])?|evaluation)/(?P<alphabet>[\w()'. -]{1,64})/"
     r"(?P<character>character[0-9]{2})/[0-9]{4}_(?P<drawer>[0-9]{2})\.png"
@@ -74,7 +74,8 @@ def read_images(folder: Path) -> Images:
     """
     archives = sorted(folder.glob("images_*.zip"))
     if not archives:
-        raise InputError(f"data: {folder} has no images_*.zip; {GET}")
+        what = "has no images_*.zip" if folder.is_dir() else "is no folder"
+        raise InputError(f"data: {folder} {what}; {GET}")
     found: dict[Character, dict[int, _Drawing]] = {}
     for archive in archives:
         for character, drawer, drawing in _drawings(archive):

@@ -196,7 +196,7 @@ class Choices:
     queries: Size | None = None
     """Drawings of every class that an adapted network is judged on."""
     inner_lr: Positive | None = None
-    """Initial inner rate; with outer_lr nothing is searched for."""
+    """Initial inner rate; where the outer one is given too nothing is searched for."""
     outer_lr: Positive | None = None
     """Adam rate of the meta-parameters."""
     target: tuple[Fraction, ...] | None = None

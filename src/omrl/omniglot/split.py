@@ -57,6 +57,13 @@ def split_alphabets(images: Images) -> Split:
     Raises `InputError` where there are too few alphabets for three sides.
     """
     parts = {character.alphabet: character.part for character in images.characters}
+    for character in images.characters:
+        if parts[character.alphabet] != character.part:
+            raise InputError(
+                f"data: alphabet {character.alphabet} is in the sets {character.part} and "
+                f"{parts[character.alphabet]}, and would be trained and tested on; remove one of "
+                "the archives"
+            )
     names = sorted(parts)
     if len(names) < _EVERY_TEST:
         raise InputError(

@@ -153,8 +153,8 @@ def _check_place(out: Path, resume: bool) -> None:
         raise InputError(f"{unfinished}: missing, there is nothing to resume; leave out --resume")
     if not resume and unfinished.exists():
         raise InputError(
-            f"{unfinished}: an unfinished collection; repeat the command with --resume, or delete "
-            "it"
+            f"{unfinished}: an unfinished collection, or one that another command is making now; "
+            "where none is, repeat this one with --resume, or delete it"
         )
 
 

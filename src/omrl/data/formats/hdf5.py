@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from omrl.arrays import reading
+from omrl.data.finding import RESTORE
 from omrl.data.formats.source import require
-from omrl.data.validate import RESTORE
 from omrl.errors import InputError
 
 MAX_EXPANSION = 100

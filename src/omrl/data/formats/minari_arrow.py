@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from omrl.arrays import reading
+from omrl.data.finding import RESTORE
 from omrl.data.formats.episodes import FIELDS
 from omrl.data.formats.layout import episode_bytes
 from omrl.data.formats.source import listed, read_description, require
-from omrl.data.validate import RESTORE
 from omrl.envs.base import EnvSpec
 from omrl.errors import InputError
 

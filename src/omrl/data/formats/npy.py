@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omrl.arrays import reading
-from omrl.data.validate import RESTORE
+from omrl.data.finding import RESTORE
 from omrl.errors import InputError
 
 HEADER_BYTES = 16 << 10

@@ -17,9 +17,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from omrl.arrays import reading
+from omrl.data.finding import RESTORE
 from omrl.data.formats.npy import HEADER_BYTES, read_header
 from omrl.data.formats.pickle_machine import ArrayHolder, Inert, Machine, ObjectArray
-from omrl.data.validate import RESTORE
 from omrl.errors import InputError
 
 __all__ = ["Inert", "ObjectArray", "array", "read", "read_npy"]
