@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omrl import explore, metatrain, preset_smac
+from omrl import explore, metatrain
 from omrl.algos.macaw_config import MacawConfig
 from omrl.algos.registry import build
 from omrl.data import store
 from omrl.data.sample import BatchSpec, check_sizes
 from omrl.envs import registry
 from omrl.errors import InputError
-from omrl.preset_macaw_smac import KINDS, MATCHED, ORIGINAL
+from omrl.preset_macaw_smac import KINDS, MATCHED, ORIGINAL, PROBLEMS
 from omrl.presets import PRESETS
 from omrl.protocol import EXPLORE
 from test_presets import spec_of
 
-COMPARED = [f"macaw-smac-{problem}-{kind}" for problem in preset_smac.ENVS for kind in KINDS]
+COMPARED = [f"macaw-smac-{problem}-{kind}" for problem in PROBLEMS for kind in KINDS]
 OURS = ["macaw-self-supervised-cheetah-vel", "macaw-self-supervised-ant-dir"]
 LIFETIME = 1200
 EPISODES, LENGTH = 8, 160

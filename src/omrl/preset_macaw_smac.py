@@ -18,6 +18,7 @@ from omrl.algos.macaw_self_supervised import (
     MacawSelfSupervisedConfig,
     RewardModelConfig,
 )
+from omrl.preset_sawyer import ENV as SAWYER
 from omrl.preset_smac import ENVS, SLICES
 from omrl.preset_smac import OURS as SMAC
 from omrl.protocol import EvalConfig, exploring
@@ -42,6 +43,9 @@ MATCHED = replace(
 
 CURVE = TrainConfig(eval_every=10_000)
 """Evaluations before, at and after the end of the offline stage."""
+
+PROBLEMS = {**ENVS, "sawyer": SAWYER}
+"""The environments of the paper's six problems, by name."""
 
 _ONE_BUFFER = (
     "slices are those of smac-{problem}-paper, but batches are of the main buffer alone, that of "
@@ -69,13 +73,13 @@ def presets(base: Preset, tuned: MacawConfig) -> dict[str, Preset]:
                 base.config,
                 env=env,
                 algo=algo,
-                slice=SLICES[f"{problem}-paper"][0],
+                slice=SLICES.get(f"{problem}-paper", ("all", ""))[0],
                 eval=EXPLORED,
             ),
             source=f"arXiv:2107.03974, section 6 and appendix C.3: MACAW, {kind} hyper-parameters",
             deviates="; ".join((_NOT_TOLD[kind], _ONE_BUFFER.format(problem=problem))),
         )
-        for problem, env in ENVS.items()
+        for problem, env in PROBLEMS.items()
         for kind, algo in KINDS.items()
     }
     of_macaw = {field.name: getattr(tuned, field.name) for field in fields(MacawConfig)}
