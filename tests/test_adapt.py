@@ -116,7 +116,7 @@ def test_data_of_a_task_that_nobody_knows(trained, tmp_path):
         ({"seed": 2}, "seed 2: .* has 0, 1"),
         (
             {"context_size": 281},
-            "task 7: a context of 281 transitions from all, which has 280; .*--context-size",
+            "task 7: a context of 281 transitions from all, which has 280; .*context_size",
         ),
         ({"context_slice": "last-15"}, "has 14 episodes; ask for last-14"),
     ],

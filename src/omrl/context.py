@@ -179,7 +179,7 @@ def task_contexts(
             raise InputError(
                 f"task {index}: a context of {config.context_size} transitions from "
                 f"{config.context_slice}, which has {task.num_rows}; ask for fewer "
-                "(--context-size), or give more data"
+                "(context_size), or give more data"
             )
         spec = BatchSpec("context", config.context_size, "without_replacement")
         keys = seed_task_keys("context", config.context_seed, seeds, (index,))[:, 0]
@@ -203,7 +203,7 @@ def _trajectories(
     if config.context_size > len(lengths):
         raise InputError(
             f"task {index}: a context of {config.context_size} trajectories from "
-            f"{config.context_slice}, which has {len(lengths)}; ask for fewer (--context-size)"
+            f"{config.context_slice}, which has {len(lengths)}; ask for fewer (context_size)"
         )
     if len(set(lengths.tolist())) > 1:
         raise InputError(

@@ -103,7 +103,7 @@ def run_demo(
         config, DATA, out, command=command, devices=devices, report=say, quiet=quiet
     )
     bundled.save(run.path / "eval" / "bundled" / f"step-{trained.step:08d}.npz")
-    from_scratch = EvalResult.load(run.path / "eval" / f"step-{steps:08d}.npz")
+    from_scratch = EvalResult.load(run.evaluation_file(steps))
     seconds["from_scratch"] = time.monotonic() - begin
     show(from_scratch)
     return DemoResult(bundled, from_scratch, write_report(run.path), seconds)

@@ -62,8 +62,8 @@ def reason(error: BaseException) -> str:
         text = str(error)
     except Exception:  # Of a class of somebody else's.
         text = ""
-    # PIL names the object that it read.
-    text = re.sub(r" ?<[\w.]+ object at 0x[0-9a-f]+>", "", text)
+    # PIL names the object that it read, TensorStore a function with more.
+    text = re.sub(r" ?<[\w.]+ object at 0x[0-9a-f]+>| See full TensorStore .*", "", text)
     lines = text.strip().splitlines() or [type(error).__name__]
     return lines[0][:160]
 

@@ -274,7 +274,7 @@ def _evaluator(
         result = evaluate(
             algorithm, states, problem.env, contexts, config.eval, run_hash=record.hash
         )
-        result.save(run.path / "eval" / f"step-{step:08d}.npz")
+        result.save(run.evaluation_file(step))
         return {
             result.shot_name(shot): float(result.shot(shot).mean()) for shot in config.eval.shots
         }

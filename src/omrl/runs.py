@@ -53,6 +53,10 @@ class Run:
         log = self.path / "log.jsonl"
         return log.exists() and log.stat().st_size > 0
 
+    def evaluation_file(self, step: int) -> Path:
+        """The evaluation after `step` updates, as the config has it."""
+        return self.path / "eval" / f"step-{step:08d}.npz"
+
     def parse(self, kind: type[Config]) -> Config:
         """The config as the dataclass it was written from."""
         return from_json(kind, self.config, str(self.path / "config.json"))
@@ -86,7 +90,8 @@ def check_new(path: Path) -> None:
     from omrl import hosts
 
     if hosts.is_main() and path.exists():
-        raise InputError(f"{path}: exists; choose another folder, or go on with it: --resume")
+        go_on = ", or go on with it: --resume" if (path / "config.json").exists() else ""
+        raise InputError(f"{path}: exists; choose another folder{go_on}")
 
 
 def resume(path: Path, config: Any, *, command: str, devices: Sequence[Any]) -> Run:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -14,6 +14,9 @@ from omrl.cli.options import DeviceOptions, parse, print_json
 from omrl.config import from_json, read_json
 from omrl.errors import InputError
 from omrl.presets import PRESETS, RunConfig, preset
+
+if TYPE_CHECKING:
+    from omrl.runs import Run
 
 USAGE = "omrl train PRESET | --from CONFIG.json | --resume RUN"
 HELP = """\
@@ -122,7 +125,7 @@ def _start(options: TrainOptions, command: str) -> None:
         encoder_data=options.encoder_data or "",
         **_how(options, command),
     )
-    _show(run.path, options.json)
+    _show(run, options.json)
 
 
 def _resume(options: ResumeOptions, command: str) -> None:
@@ -135,7 +138,7 @@ def _resume(options: ResumeOptions, command: str) -> None:
         encoder_data=options.encoder_data,
         **_how(options, command),
     )
-    _show(run.path, options.json)
+    _show(run, options.json)
 
 
 def _check_no_setting(arguments: Sequence[str]) -> None:
@@ -163,24 +166,25 @@ def _how(options: TrainOptions | ResumeOptions, command: str) -> dict[str, Any]:
     }
 
 
-def _show(run: Path, as_json: bool) -> None:
+def _show(run: Run, as_json: bool) -> None:
     from omrl import hosts
+    from omrl.checkpoint import steps_in
     from omrl.results import EvalResult, print_table
 
     if not hosts.is_main():
         return
-    files = sorted(run.glob("eval/step-*.npz"))
-    if not files:
+    file = run.evaluation_file(max(steps_in(run.checkpoints)))
+    if not file.exists():
         raise InputError(
-            f"{run}: trained to its end, but its evaluations are no longer in eval/; make a new "
-            f"one: omrl evaluate {run}"
+            f"{run.path}: trained to its end, but its last evaluation is no longer in eval/; make "
+            f"a new one: omrl evaluate {run.path}"
         )
-    result = EvalResult.load(files[-1])
+    result = EvalResult.load(file)
     if as_json:
-        print_json({"run": str(run)} | result.to_json())
+        print_json({"run": str(run.path)} | result.to_json())
     else:
         print_table(result)
-        print(f"\nrun folder: {run}")
+        print(f"\nrun folder: {run.path}")
 
 
 def _read_config(path: Path) -> RunConfig:

@@ -190,7 +190,7 @@ def check_mdp(folder: Path, manifest: Manifest, env: TaskEnv) -> None:
     other = ", ".join(n for n in fields if getattr(held, n) != getattr(wanted, n))
     fix = "collect or import it anew"
     if held.id != wanted.id:
-        fix = f"give data of {wanted.id}, or, to train on this, --env {held.id}"
+        fix = f"give data of {wanted.id}, or train on this: omrl train --env {held.id}"
     raise InputError(
         f"{bundled.label(folder)}: made with {held.id} of spec hash {held.hash[:12]}, not "
         f"{wanted.id} of {wanted.hash[:12]}: another MDP ({other}); {fix}"

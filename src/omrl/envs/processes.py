@@ -62,8 +62,9 @@ def serve() -> None:
     """What a worker does: answer batches until its input ends."""
     import signal
 
-    # The parent is interrupted too, and then closes the input.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The parent gets what is sent to all of its group, too, and then closes the input.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what else is printed is no answer
     simulator: Rows | None = None
