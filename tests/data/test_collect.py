@@ -247,7 +247,9 @@ def test_it_goes_on_only_with_its_own_config(tmp_path, monkeypatch):
     other = dataclasses.replace(TINY, agent=dataclasses.replace(TINY.agent, discount=0.9))
     with pytest.raises(InputError, match=r"agent\.discount: 0\.99 is not 0\.9"):
         collected(other, tmp_path / "data", resume=True)
-    with pytest.raises(InputError, match="repeat the command with --resume, or delete it"):
+    with pytest.raises(
+        InputError, match="where none is, repeat this one with --resume, or delete it"
+    ):
         collected(TINY, tmp_path / "data")
 
 
