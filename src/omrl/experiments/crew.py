@@ -28,6 +28,7 @@ from omrl.errors import (
     NonFiniteError,
     PartlyFailed,
     Stopped,
+    WorkerLost,
     out_of_memory,
     reason,
 )
@@ -258,10 +259,14 @@ def code() -> str:
     return digest.hexdigest()
 
 
+_FORESEEN = (InputError, NonFiniteError, PartlyFailed, WorkerLost, OSError, MemoryError)
+"""What is told in one line."""
+
+
 def _of_stage(error: Exception, name: str) -> Exception:
     """The error that a stage raised in its process; of its process, where that was lost."""
     cause = getattr(error, "cause", None)
-    if isinstance(cause, InputError | NonFiniteError | PartlyFailed | OSError | MemoryError):
+    if isinstance(cause, _FORESEEN):
         return cause
     if cause is not None:
         return error  # Unforeseen: has the traceback of the process.
