@@ -64,6 +64,23 @@ def test_settings_of_gpu_are_those_that_were_measured():
                 assert own.eval == preset.eval
 
 
+@pytest.mark.parametrize("problem", smac.PHYSICS)
+def test_walkers_and_hoppers_learn_from_the_part_that_validation_tasks_chose(problem):
+    for figure in (f"smac-fig5-{problem}", f"smac-fig2-shift-{problem}", f"smac-fig8-{problem}"):
+        reading = [
+            each
+            for each in planned(figure, "gpu").values()
+            if not each.arm.collects and each.arm.reads == "data"
+        ]
+        assert {each.config.slice for each in reading} == {"last-1200-transitions"}
+    assert (
+        algo(planned(f"smac-fig5-{problem}", "gpu")[f"SMAC, {ON}"]).self_supervised_reparam_weight
+        == 0.05
+    )
+    paper = planned(f"smac-fig5-{problem}", "paper")[f"SMAC, {ON}"]
+    assert paper.config.slice == "first-1200-transitions"
+
+
 @pytest.mark.parametrize("problem", ["cheetah-vel", "ant-dir"])
 def test_variants_are_the_presets_of_their_names(problem):
     arms = planned(f"smac-fig5-{problem}", "gpu")

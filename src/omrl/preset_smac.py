@@ -44,7 +44,7 @@ OURS = SmacConfig(
     exploration=_FOUR_STEPS,
 )
 
-OUR_LAMBDA_PEARL = {"ant-dir": 0.05, "walker-params": 0.05}
+OUR_LAMBDA_PEARL = {"ant-dir": 0.05, "walker-params": 0.05, "hopper-params": 0.05}
 """Chosen on validation tasks where the tables' weight of 1 makes the Qs diverge; else theirs."""
 
 PAPER = SmacConfig(
