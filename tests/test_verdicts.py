@@ -1,5 +1,6 @@
 """benchmarks/verdicts.py and the page that it writes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from omrl import stats
 from omrl.experiments.registry import BEHAVIOUR, EXPERIMENTS, OUTSIDE_RL
 
 ROOT = Path(__file__).resolve().parents[1]
+AGAIN = "write it again: python benchmarks/verdicts.py docs/verdicts.md"
 
 
 @pytest.fixture(scope="module")
@@ -18,16 +20,44 @@ def verdicts():
         yield module
 
 
-def test_the_page_is_what_the_results_say(verdicts):
-    assert (ROOT / "docs" / "verdicts.md").read_text() == verdicts.page(), (
-        "write it again: python benchmarks/verdicts.py docs/verdicts.md"
-    )
+@pytest.fixture(scope="module")
+def page(verdicts):
+    """Text and figures."""
+    return verdicts.page()
 
 
-def test_every_experiment_is_on_the_page(verdicts):
-    page = verdicts.page()
+def test_the_page_is_what_the_results_say(page):
+    text, _ = page
+    assert (ROOT / "docs" / "verdicts.md").read_text() == text, AGAIN
+
+
+def test_figures_are_drawn_from_the_raw_returns(page):
+    """As they are committed, to the byte."""
+    _, figures = page
+    committed = {each.stem: each for each in (ROOT / "docs/img/verdicts").iterdir()}
+    assert committed.keys() == figures.keys(), AGAIN
+    for name, content in figures.items():
+        assert committed[name].read_bytes() == content, f"{name}: {AGAIN}"
+
+
+def test_every_experiment_that_was_run_has_a_figure(verdicts, page):
+    _, figures = page
+    for name in (*verdicts.MEASURED, *verdicts.DRAWN):
+        assert any(figure == name or figure.startswith(f"{name}-") for figure in figures)
+
+
+def test_a_file_of_a_row_that_the_experiment_has_not_is_an_error(verdicts, monkeypatch):
+    name = "macaw-fig3-walker-params"
+    wrong = replace(verdicts.MEASURED[name], rows={"MCAW": f"{name}/macaw"})
+    monkeypatch.setitem(verdicts.MEASURED, name, wrong)
+    with pytest.raises(KeyError, match="MCAW"):
+        verdicts.rows_of(name)
+
+
+def test_every_experiment_is_on_the_page(verdicts, page):
+    text, _ = page
     for name in (*EXPERIMENTS, *BEHAVIOUR, *OUTSIDE_RL):
-        assert f"[{name}](" in page or f"`{name}`" in page
+        assert f"[{name}](" in text or f"`{name}`" in text
     assert verdicts.MEASURED.keys() <= {*EXPERIMENTS, *OUTSIDE_RL}
 
 
@@ -63,12 +93,13 @@ def test_a_figure_is_what_all_its_lines_are(verdicts, of_lines, expected):
     assert verdicts.of_all(of_lines) == expected
 
 
-def test_a_difference_is_of_the_same_seed_task_and_episode(verdicts, tmp_path, monkeypatch):
+def test_a_difference_is_of_the_same_seed_task_and_episode(tmp_path, monkeypatch):
     returns = np.zeros((2, 3, 2, 4))
     returns[:, :, -1] = np.arange(24.0).reshape(2, 3, 4)
     np.savez(tmp_path / "below.npz", returns=returns)
     np.savez(tmp_path / "above.npz", returns=returns + 1.0)
-    monkeypatch.setattr(verdicts, "RESULTS", tmp_path)
-    sides = verdicts.Side("above.npz"), verdicts.Side("below.npz")
-    found = verdicts.Difference("one more", *sides).estimate()
+    with scripts.benchmark("difference") as module:
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+        sides = module.Side("above.npz"), module.Side("below.npz")
+        found = module.Difference("one more", *sides).estimate()
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)

@@ -60,9 +60,14 @@ class TracesResult(Diagnosis):
         return np.take_along_axis(of_set, last[..., None, None], -2)[..., 0, :]
 
     def spread_of(self, name: str, group: str) -> stats.Estimate | None:
-        """How far apart tasks are: mean distance of a task's mean end to the middle of those of all
-        tasks of the group; of logged ones, which are of no seed, without interval. None where a
-        task has no trajectory, or is the only one."""
+        """How far apart tasks are: the mean of `distances`; of logged ones, which are of no seed,
+        without interval. None where there are none."""
+        distances = self.distances(name, group)
+        return None if distances is None else stats.bootstrap(distances[..., None], stats.mean)
+
+    def distances(self, name: str, group: str) -> Float64[np.ndarray, "seed task"] | None:
+        """Of a task's mean end to the middle of those of all tasks of the group; all logged ones as
+        if of one seed. None where a task has no trajectory, or is the only one."""
         ends = self.ends(name)[:, self.groups[group]]
         if name == "dataset":
             ends = np.concatenate(list(ends), axis=1)[None]
@@ -71,8 +76,7 @@ class TracesResult(Diagnosis):
         if ends.shape[1] < 2 or not count.all():
             return None
         ends = np.where(there[..., None], ends, 0.0).sum(2) / count[..., None]
-        distances = np.linalg.norm(ends - ends.mean(1, keepdims=True), axis=-1)
-        return stats.bootstrap(distances[..., None], stats.mean)
+        return np.linalg.norm(ends - ends.mean(1, keepdims=True), axis=-1)
 
     def gap_of(self, group: str) -> stats.Estimate:
         """Mean distance between the ends after an offline and after an online context, of the same

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float32
 
 from omrl import stats
 from omrl.config import to_json
@@ -24,7 +26,7 @@ from omrl.experiments.page import (
 from omrl.files import atomic_write
 from omrl.omniglot.learner import chance, num_parameters
 from omrl.omniglot.settings import CLAIM, DEVIATES, ID, TITLE, Scaled
-from omrl.omniglot.split import SIDES, TURNS
+from omrl.omniglot.split import SIDES, TURNS, Split
 from omrl.omniglot.study import Found, Problem, steps_to
 from omrl.omniglot.training import slug
 from omrl.report import figure, render
@@ -59,9 +61,10 @@ def write(
         "notes": lines,
     }
     write_numbers(out, described)
-    picture = curves(found, footer(problem))
+    drawn = [Curve(f.network.label, f.result.training.eval_steps, f.result.accuracy) for f in found]
+    picture = curves(drawn, footer(problem.split))
     write_file(out / "figure.svg", picture)
-    write_file(out / "figure.png", curves(found, footer(problem), png=True))
+    write_file(out / "figure.png", curves(drawn, footer(problem.split), png=True))
     write_file(
         out / "page.html",
         render(
@@ -225,22 +228,27 @@ def to_object(plan: Scaled, found: Found) -> dict[str, Any]:
 # --- Figure ---
 
 
+@dataclass(frozen=True)
+class Curve:
+    """Of a network."""
+
+    label: str
+    steps: Sequence[int]
+    """Meta-steps of its evaluations."""
+    accuracy: Float32[np.ndarray, "seed point side episode"]
+
+
 @image
-def curves(found: Sequence[Found], below: str) -> Figure:
+def curves(found: Sequence[Curve], below: str) -> Figure:
     """Accuracy over meta-steps on test classes, and beside it on training classes."""
     picture, grid = panels(2, 2, share=True)
     picture.set_figheight(4.2)
     for panel, side in zip(grid, ("test", "train"), strict=True):
         for number, each in enumerate(found):
-            shares = each.result.accuracy[:, :, SIDES.index(side)]
+            shares = each.accuracy[:, :, SIDES.index(side)]
             estimates = [_estimate(shares[:, point]) for point in range(shares.shape[1])]
-            interval_line(
-                panel,
-                each.result.training.eval_steps,
-                estimates,
-                color=run_colour(number),
-                label=each.network.label,
-            )
+            colour = run_colour(number)
+            interval_line(panel, each.steps, estimates, color=colour, label=each.label)
         panel.set_title("held-out classes" if side == "test" else "training classes", size=9)
         panel.set(xlabel="meta-steps")
         thousands(panel)
@@ -251,9 +259,8 @@ def curves(found: Sequence[Found], below: str) -> Figure:
     return picture
 
 
-def footer(problem: Problem) -> str:
+def footer(split: Split) -> str:
     """The split, which a picture alone would not tell."""
-    split = problem.split
     return (
         f"Omniglot, split by alphabet ({split.rule}); test: {', '.join(split.test)}; validation: "
         f"{', '.join(split.validation)}; train: {', '.join(split.train)}. Mean ± standard error "

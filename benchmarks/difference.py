@@ -1,0 +1,65 @@
+"""One method above another, from the raw returns in results/."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from omrl import stats
+from omrl.diagnostics.base import SETS
+from omrl.diagnostics.traces_results import TracesResult
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+TEST = 2
+"""Side of Omniglot's classes."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One method of a difference."""
+
+    file: str
+    """In results/."""
+    shot: int = -1
+    """Index of the adaptation in its returns, of which the last is the adapted one; of a diagnosis,
+    of its contexts or sets of trajectories."""
+    quantity: Literal["returns", "kl", "success", "spread"] = "returns"
+    """success: of episodes [percent]; of diagnoses: kl of posteriors to the prior [nats], spread of
+    the ends of trajectories [m]."""
+
+    def returns(self) -> Float[np.ndarray, "seed task episode"]:
+        path = RESULTS / self.file
+        if self.quantity == "spread":
+            return _spread(TracesResult.load(path), SETS[self.shot])
+        with np.load(path) as arrays:
+            if "accuracy" in arrays:  # [seed, evaluation, side, episode], as if of one task
+                return 100.0 * arrays["accuracy"][:, -1, TEST, None].astype(np.float64)
+            if "kl" in arrays:  # A diagnosis: [context, seed, task, episode]
+                return arrays[self.quantity][self.shot]
+            if self.quantity == "success":
+                return 100.0 * arrays["success"][:, :, self.shot].astype(np.float64)
+            return arrays["returns"][:, :, self.shot]
+
+
+def _spread(result: TracesResult, name: str) -> Float[np.ndarray, "seed task 1"]:
+    """Logged trajectories are beside those of every seed."""
+    distances = result.distances(name, "train")
+    assert distances is not None
+    seeds = len(result.provenance.seeds)
+    return np.broadcast_to(distances, (seeds, distances.shape[1]))[..., None]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What the paper has above 0."""
+
+    name: str
+    above: Side
+    below: Side
+
+    def estimate(self) -> stats.Estimate:
+        return stats.improvement(self.above.returns(), self.below.returns())
