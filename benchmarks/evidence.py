@@ -28,6 +28,8 @@ class Measured:
     """What its pictures are of, if not of returns."""
     checkpoints: tuple[str, ...] = ()
     """Files of that, at growing numbers of updates."""
+    remark: str = ""
+    """What the lines do not tell."""
 
 
 def _pairs(folder: str, *names: tuple[str, str, str]) -> tuple[Difference, ...]:
@@ -105,6 +107,7 @@ def _fig_5_physics(problem: str) -> Measured:
             online="smac/step-00200000",
             pearl="pearl/step-00640000",
         ),
+        remark="what a task adapts to makes no difference; one policy does for all physics",
     )
 
 
@@ -122,6 +125,8 @@ def _traces(*spreads: tuple[str, tuple[str, int], tuple[str, int]]) -> Measured:
         ),
         diagnosis="traces",
         checkpoints=_TRACES,
+        remark="the picture says less than the lines: these ants walk into one quadrant, before "
+        "the online phase and after it, and farther there after it",
     )
 
 

@@ -15,7 +15,7 @@ from difference import RESULTS
 from evidence import MEASURED
 from omrl import figures, stats
 from omrl.diagnostics.kinds import KINDS
-from omrl.experiments.declare import Planned, plan
+from omrl.experiments.declare import plan
 from omrl.experiments.lifetimes import Lifetime, Read
 from omrl.experiments.lifetimes_page import curves
 from omrl.experiments.registry import BEHAVIOUR, EXPERIMENTS
@@ -44,21 +44,22 @@ class Picture:
 class Row:
     """A row of an experiment's table that was run."""
 
-    planned: Planned
+    label: str
     point: MethodPoint
-    updates: int
-    seeds: int
+    result: EvalResult
 
 
-def rows_of(name: str) -> list[Row]:
-    """Those of the experiment whose returns are in results/, in its order. Raises `KeyError` for a
-    file of a row that it has not."""
-    experiment, found = EXPERIMENTS[name], []
+def rows_of(name: str) -> tuple[list[Row], list[str]]:
+    """Those of the experiment whose returns are in results/, in its order, and the labels of the
+    others. Raises `KeyError` for a file of a row that it has not."""
+    experiment = EXPERIMENTS[name]
+    found, missing = [], []
     given = dict(MEASURED[name].rows)
     for planned in plan(experiment, "gpu"):
         arm = planned.arm
         path = RESULTS / f"{given.pop(arm.label, f'{name}/{planned.slug}')}.npz"
         if not path.exists():
+            missing.append(arm.label)
             continue
         result = EvalResult.load(path)
         before, after = (
@@ -68,12 +69,11 @@ def rows_of(name: str) -> list[Row]:
             )
             for at in (0, -1)
         )
-        source = result.provenance
         point = MethodPoint(arm.method, arm.group, before, after)
-        found.append(Row(planned, point, source.step, len(source.seeds)))
+        found.append(Row(arm.label, point, result))
     if given:
         raise KeyError(f"{name} has no rows {', '.join(given)}")
-    return found
+    return found, missing
 
 
 def pictures(name: str, rows: Sequence[Row]) -> Iterator[Picture]:
@@ -116,8 +116,8 @@ def _lifetimes(file: str) -> Iterator[Lifetime]:
         returns, lengths = (np.split(arrays[name], ends) for name in ("returns", "lengths"))
         tasks, finals = arrays["tasks"], arrays["final_returns"]
         hits = np.split(arrays["success"], ends) if "success" in arrays else [None] * len(tasks)
-    for task, *episodes, final in zip(tasks, returns, lengths, hits, finals, strict=True):
-        yield Lifetime(int(task), "", "", *episodes, float(final))
+    for task, summed, played, hit, final in zip(tasks, returns, lengths, hits, finals, strict=True):
+        yield Lifetime(int(task), "", "", summed, played, hit, float(final))
 
 
 def _omniglot() -> bytes:

@@ -26,6 +26,7 @@ from omrl.experiments.registry import BEHAVIOUR, EXPERIMENTS
 from omrl.experiments.rows import DIGITS
 from omrl.files import atomic_write
 from omrl.omniglot import settings as omniglot
+from omrl.results import EvalResult, episodes_note
 from omrl.tables import markdown
 from verdict_figures import Picture, Row, of_data, pictures, rows_of
 
@@ -120,7 +121,7 @@ def _section(name: str) -> Section:
     measured = MEASURED[name]
     estimates = [each.estimate() for each in measured.differences]
     whole = of_all(map(verdict, estimates))
-    rows = [] if name == omniglot.ID else rows_of(name)
+    rows, missing = ([], []) if name == omniglot.ID else rows_of(name)
     drawn = list(pictures(name, rows))
     title = omniglot.TITLE if name == omniglot.ID else EXPERIMENTS[name].title
     lines = [
@@ -131,14 +132,16 @@ def _section(name: str) -> Section:
         f"The paper: {_claim(name)}",
         "",
         *(line for picture in drawn for line in _shown(picture)),
-        *_table(name, rows),
+        *_table(name, rows, missing),
         "| what the paper has above 0 | here | by the rule |",
         "| --- | ---: | --- |",
     ]
     for difference, found in zip(measured.differences, estimates, strict=True):
         number = f"{found.value:.1f} [{found.low:.1f}, {found.high:.1f}]"
         lines.append(f"| {difference.name} | {number} | {verdict(found)} |")
-    return Section(name, title, whole, [*lines, "", f"Deviates: {_deviates(name)}.", ""], drawn)
+    remark = [f"But {measured.remark}.", ""] if measured.remark else []
+    lines += ["", *remark, f"Deviates: {_deviates(name)}.", ""]
+    return Section(name, title, whole, lines, drawn)
 
 
 def _shown(picture: Picture) -> list[str]:
@@ -160,8 +163,8 @@ def _of_data(name: str, picture: Picture) -> list[str]:
     ]
 
 
-def _table(name: str, rows: Sequence[Row]) -> list[str]:
-    """What was run, and the paper's number where it prints one."""
+def _table(name: str, rows: Sequence[Row], missing: Sequence[str]) -> list[str]:
+    """What was run and how, and the paper's number where it prints one."""
     if not rows:
         return []
     experiment = EXPERIMENTS[name]
@@ -171,13 +174,26 @@ def _table(name: str, rows: Sequence[Row]) -> list[str]:
         "": [row.point.group for row in rows],
         "before": [row.point.before.shown(digits) for row in rows],
         "after": [row.point.after.shown(digits) for row in rows],
-        "paper": [str(numbers.get(row.planned.arm.label, "")) for row in rows],
-        "updates": [f"{row.updates:,}" for row in rows],
-        "seeds": [str(row.seeds) for row in rows],
+        "paper": [str(numbers.get(row.label, "")) for row in rows],
+        "updates": [f"{row.result.provenance.step:,}" for row in rows],
+        "tasks": [str(len(row.result.task_indices)) for row in rows],
+        "seeds": [str(len(row.result.provenance.seeds)) for row in rows],
+        "data": [row.result.provenance.dataset_hash[:12] for row in rows],
     }
     columns = {title: cells for title, cells in columns.items() if any(cells)}
     cells = [list(each) for each in zip(*columns.values(), strict=True)]
-    return [markdown(list(columns), cells), ""]
+    told = "; ".join(dict.fromkeys(_how(row.result) for row in rows))
+    others = f" Not run, or not to the end: {'; '.join(missing)}." if missing else ""
+    return [markdown(list(columns), cells), "", f"{told}.{others}", ""]
+
+
+def _how(result: EvalResult) -> str:
+    """Returns were measured: environment, protocol, episodes."""
+    config, source = result.config, result.provenance
+    return (
+        f"`{source.env_id}` (spec {source.spec_hash[:12]}), protocol `{config.protocol}`, "
+        f"{episodes_note(config)}"
+    )
 
 
 def _claim(name: str) -> str:
