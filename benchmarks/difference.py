@@ -1,4 +1,4 @@
-"""One method above another, from the raw returns in results/."""
+"""One method above another, from the raw numbers in results/."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Side:
     """success: of episodes [percent]; of diagnoses: kl of posteriors to the prior [nats], spread of
     the ends of trajectories [m]."""
 
-    def returns(self) -> Float[np.ndarray, "seed task episode"]:
+    def values(self) -> Float[np.ndarray, "seed task episode"]:
         path = RESULTS / self.file
         if self.quantity == "spread":
             return _spread(TracesResult.load(path), SETS[self.shot])
@@ -62,4 +62,9 @@ class Difference:
     below: Side
 
     def estimate(self) -> stats.Estimate:
-        return stats.improvement(self.above.returns(), self.below.returns())
+        return stats.improvement(self.above.values(), self.below.values())
+
+    def seeds_above(self) -> str:
+        """How many of the seeds are above 0, of how many."""
+        of_seed = (self.above.values() - self.below.values()).mean((1, 2))
+        return f"{(of_seed > 0).sum()} of {len(of_seed)}"

@@ -51,14 +51,15 @@ class Row:
 
 def rows_of(name: str) -> tuple[list[Row], list[str]]:
     """Those of the experiment whose returns are in results/, in its order, and the labels of the
-    others. Raises `KeyError` for a file of a row that it has not."""
+    others. Raises `KeyError` for a row that it has not, `InputError` for a named file that is not
+    there."""
     experiment = EXPERIMENTS[name]
     found, missing = [], []
     given = dict(MEASURED[name].rows)
     for planned in plan(experiment, "gpu"):
         arm = planned.arm
         path = RESULTS / f"{given.pop(arm.label, f'{name}/{planned.slug}')}.npz"
-        if not path.exists():
+        if not path.exists() and arm.label not in MEASURED[name].rows:
             missing.append(arm.label)
             continue
         result = EvalResult.load(path)
@@ -95,7 +96,7 @@ def pictures(name: str, rows: Sequence[Row]) -> Iterator[Picture]:
 
 
 def of_data(name: str) -> Picture:
-    """Of an experiment that draws behaviour data, of the problems whose episodes are there."""
+    """Of an experiment that draws behaviour data: the problems whose episodes are kept."""
     experiment = BEHAVIOUR[name]
     there = {path.stem for path in (RESULTS / name).glob("*.npz")}
     found = [
@@ -106,7 +107,7 @@ def of_data(name: str) -> Picture:
     missing = [each.name for each in experiment.problems if each.name not in there]
     caption = "A line per task: means of parts of its lifetime."
     if missing:
-        caption += f" Not collected: {', '.join(missing)}."
+        caption += f" Episodes not kept: {', '.join(missing)}."
     return Picture(name, caption, curves(found, experiment.symlog))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import scripts
 from omrl import stats
+from omrl.errors import InputError
 from omrl.experiments.registry import BEHAVIOUR, EXPERIMENTS, OUTSIDE_RL
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -102,4 +103,14 @@ def test_a_difference_is_of_the_same_seed_task_and_episode(tmp_path, monkeypatch
         monkeypatch.setattr(module, "RESULTS", tmp_path)
         sides = module.Side("above.npz"), module.Side("below.npz")
         found = module.Difference("one more", *sides).estimate()
+        assert module.Difference("one more", *sides).seeds_above() == "2 of 2"
+        assert module.Difference("one less", *sides[::-1]).seeds_above() == "0 of 2"
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
+
+
+def test_a_named_file_that_is_not_there_is_an_error(verdicts, monkeypatch):
+    name = "macaw-fig3-walker-params"
+    wrong = replace(verdicts.MEASURED[name], rows={"MACAW": f"{name}/mcaw"})
+    monkeypatch.setitem(verdicts.MEASURED, name, wrong)
+    with pytest.raises(InputError, match="mcaw"):
+        verdicts.rows_of(name)

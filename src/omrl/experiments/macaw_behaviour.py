@@ -69,8 +69,8 @@ FIGURE_9 = Lifetimes(
         "million",
     },
     deviates="THIS CANNOT BE THE PAPER'S FIGURE. Nobody learns here: data are of Meta-World's "
-    "scripts, which see the goal, with a share of random actions that falls from 1 to 0, so every "
-    "curve rises because it was made to. The paper's SAC agents were never released, and its "
+    "scripts, which see the goal, with a share of random actions that falls from 1 to 0, so "
+    "curves rise because they were made to. The paper's SAC agents were never released, and its "
     "Meta-World of 2020 is lost: here it is metaworld 3.0.0 with the rewards of its version 1",
     symlog=True,
 )
