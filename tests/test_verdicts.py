@@ -47,11 +47,19 @@ def test_every_experiment_that_was_run_has_a_figure(verdicts, page):
         assert any(figure == name or figure.startswith(f"{name}-") for figure in figures)
 
 
-def test_a_file_of_a_row_that_the_experiment_has_not_is_an_error(verdicts, monkeypatch):
+@pytest.mark.parametrize(
+    ("rows", "error", "told"),
+    [
+        ({"MCAW": "macaw-fig3-walker-params/macaw"}, KeyError, "MCAW"),
+        ({"MACAW": "macaw-fig3-walker-params/mcaw"}, InputError, "mcaw"),
+    ],
+)
+def test_a_row_or_a_named_file_that_is_not_there_is_an_error(
+    verdicts, monkeypatch, rows, error, told
+):
     name = "macaw-fig3-walker-params"
-    wrong = replace(verdicts.MEASURED[name], rows={"MCAW": f"{name}/macaw"})
-    monkeypatch.setitem(verdicts.MEASURED, name, wrong)
-    with pytest.raises(KeyError, match="MCAW"):
+    monkeypatch.setitem(verdicts.MEASURED, name, replace(verdicts.MEASURED[name], rows=rows))
+    with pytest.raises(error, match=told):
         verdicts.rows_of(name)
 
 
@@ -106,11 +114,3 @@ def test_a_difference_is_of_the_same_seed_task_and_episode(tmp_path, monkeypatch
         assert module.Difference("one more", *sides).seeds_above() == "2 of 2"
         assert module.Difference("one less", *sides[::-1]).seeds_above() == "0 of 2"
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
-
-
-def test_a_named_file_that_is_not_there_is_an_error(verdicts, monkeypatch):
-    name = "macaw-fig3-walker-params"
-    wrong = replace(verdicts.MEASURED[name], rows={"MACAW": f"{name}/mcaw"})
-    monkeypatch.setitem(verdicts.MEASURED, name, wrong)
-    with pytest.raises(InputError, match="mcaw"):
-        verdicts.rows_of(name)
