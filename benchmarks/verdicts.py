@@ -153,6 +153,8 @@ def _section(name: str) -> Section:
     remark = [f"But {measured.remark}.", ""] if measured.remark else []
     lines += ["", *remark, f"Deviates: {_deviates(name)}.", ""]
     run = f"{len(rows)} of {len(rows) + len(missing)}" if rows else "all"
+    if measured.diagnosis:
+        run = f"{len(measured.checkpoints)} checkpoints of one"
     return Section(name, title, whole, run, lines, drawn)
 
 
@@ -243,7 +245,7 @@ def _hours() -> float:
 if __name__ == "__main__":
     written = Path(sys.argv[1])
     text, drawn = page()
-    folder = written.with_name("img") / "verdicts"
+    folder = written.parent / FIGURES
     folder.mkdir(parents=True, exist_ok=True)
     for stale in set(folder.glob("*.svg")) - {folder / f"{name}.svg" for name in drawn}:
         stale.unlink()
