@@ -154,7 +154,7 @@ def _section(name: str) -> Section:
     lines += ["", *remark, f"Deviates: {_deviates(name)}.", ""]
     run = f"{len(rows)} of {len(rows) + len(missing)}" if rows else "all"
     if measured.diagnosis:
-        run = f"{len(measured.checkpoints)} checkpoints of one"
+        run = f"{len(measured.checkpoints)} checkpoints of a run"
     return Section(name, title, whole, run, lines, drawn)
 
 
