@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from difference import RESULTS
+from difference import RESULTS, Difference
 from evidence import DRAWN, MEASURED
 from not_run import WHY
 from omrl import stats
@@ -42,9 +42,11 @@ def verdict(estimate: stats.Estimate) -> Verdict:
     return "not" if estimate.high < 0 else "partly"
 
 
-def of_all(verdicts: Iterable[Verdict]) -> Verdict:
-    """Of a figure."""
+def of_all(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """Of a figure; None if it has no difference."""
     found = set(verdicts)
+    if not found:
+        return None
     return found.pop() if len(found) == 1 else "partly"
 
 
@@ -64,7 +66,7 @@ def page() -> tuple[str, dict[str, bytes]]:
             "| experiment | shows | rows that were run | by the rule |",
             "| --- | --- | --- | --- |",
             *(
-                f"| [`{s.name}`](#{s.name}) | {s.title} | {s.rows} | **{s.verdict}** |"
+                f"| [`{s.name}`](#{s.name}) | {s.title} | {s.rows} | {s.verdict} |"
                 for s in sections
             ),
             "",
@@ -120,42 +122,63 @@ class Section:
 
     name: str
     title: str
-    verdict: Verdict
+    verdict: str
     rows: str
     """How many of them were run."""
     lines: list[str]
     pictures: list[Picture]
 
 
+def _verdict_shown(verdict: Verdict | None) -> str:
+    return f"**{verdict}**" if verdict else "anchors, no verdict"
+
+
 def _section(name: str) -> Section:
     measured = MEASURED[name]
     estimates = [each.estimate() for each in measured.differences]
-    whole = of_all(map(verdict, estimates))
+    whole = _verdict_shown(of_all(map(verdict, estimates)))
     rows, missing = ([], []) if name == omniglot.ID else rows_of(name)
     drawn = list(pictures(name, rows))
     title = omniglot.TITLE if name == omniglot.ID else EXPERIMENTS[name].title
     lines = [
         f"## {name}",
         "",
-        f"{title}: **{whole}**. Tables, commands, hardware: [{name}]({measured.section}).",
+        f"{title}: {whole}. Tables, commands, hardware: [{name}]({measured.section}).",
         "",
         f"The paper: {_claim(name)}",
         "",
         *(line for picture in drawn for line in _shown(picture)),
         *_table(name, rows, missing),
-        "| the paper has above 0 | here | seeds above 0 | by the rule |",
-        "| --- | ---: | ---: | --- |",
+        *_compared(measured.differences, estimates),
+        *([f"But {measured.remark}.", ""] if measured.remark else []),
+        f"Deviates: {_deviates(name)}.",
+        "",
     ]
-    for difference, found in zip(measured.differences, estimates, strict=True):
-        number = found.shown(1 if abs(found.value) >= 1 else 2)
-        seeds = difference.seeds_above()
-        lines.append(f"| {difference.name} | {number} | {seeds} | {verdict(found)} |")
-    remark = [f"But {measured.remark}.", ""] if measured.remark else []
-    lines += ["", *remark, f"Deviates: {_deviates(name)}.", ""]
     run = f"{len(rows)} of {len(rows) + len(missing)}" if rows else "all"
     if measured.diagnosis:
         run = f"{len(measured.checkpoints)} checkpoints of a run"
     return Section(name, title, whole, run, lines, drawn)
+
+
+def _compared(
+    differences: Sequence[Difference], estimates: Sequence[stats.Estimate]
+) -> Iterator[str]:
+    """A line for each."""
+    if not differences:
+        return
+    yield from (
+        "| the paper has above 0 | here | seeds above 0 | by the rule |",
+        "| --- | ---: | ---: | --- |",
+    )
+    for difference, found in zip(differences, estimates, strict=True):
+        number = found.shown(_digits(found.value))
+        yield f"| {difference.name} | {number} | {difference.seeds_above()} | {verdict(found)} |"
+    yield ""
+
+
+def _digits(value: float) -> int:
+    """Behind the point, so that something can be seen of it."""
+    return 1 if abs(value) >= 1 else 2 if abs(value) >= 0.01 else 5
 
 
 def _shown(picture: Picture) -> list[str]:
