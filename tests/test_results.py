@@ -23,11 +23,12 @@ def equal(left: EvalResult, right: EvalResult) -> bool:
         and np.array_equal(left.env_steps, right.env_steps)
         and np.array_equal(left.success, right.success)
         and np.array_equal(left.behaviour_success, right.behaviour_success)
+        and np.array_equal(left.rounds_taken, right.rounds_taken)
         and all(np.array_equal(left.traces[name], right.traces[name]) for name in left.traces)
         and all(
             np.array_equal(getattr(left, name), getattr(right, name), equal_nan=True)
             for name in names
-            if name not in (*plain, "env_steps", "success", "behaviour_success")
+            if name not in (*plain, "env_steps", "success", "behaviour_success", "rounds_taken")
         )
     )
 

@@ -34,8 +34,8 @@ from omrl.results import (
     BASELINES,
     EvalResult,
     episodes_note,
+    marks,
     online_notes,
-    test_tasks_note,
 )
 from omrl.studies import results as studies
 from omrl.studies.figures import study_figure
@@ -293,7 +293,7 @@ def _section(runs: Runs, presets: Mapping[str, str], statistic: str) -> dict[str
             f"{name}: {estimates[1].method}; seeds {', '.join(map(str, source.seeds))}; {of_data} "
             f"of {source.dataset or 'no data'} ({source.dataset_hash[:12] or '-'})"
         )
-        notes += [f"{name}: {note}" for note in test_tasks_note(source)]
+        notes += [f"{name}: {note}" for note in marks(result)]
     if len({result.provenance.dataset_hash for result in last.values()}) > 1:
         notes.append(f"NOT OF THE SAME DATA: {of_data} of these runs are of different datasets")
     caption = f"Return per task after adaptation{bars_told(list(last.values()))}."

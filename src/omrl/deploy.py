@@ -13,11 +13,11 @@ import jax
 import numpy as np
 
 from omrl import bundled
+from omrl.adaptation import adapt
 from omrl.context import task_contexts
 from omrl.data.dataset import Dataset
 from omrl.data.store import open_for_training
 from omrl.errors import InputError
-from omrl.evaluate import adapt
 from omrl.export import Layer, export_policy
 from omrl.metatrain import Trained
 from omrl.protocol import AdaptConfig, EvalConfig
@@ -81,7 +81,7 @@ def _adapted_layers(
     states = jax.tree.map(lambda leaf: leaf[position : position + 1], trained.states)
     discount = trained.record.run.discount
     support = task_contexts(dataset, config, config.tasks[0], (seed,), discount)
-    adapted = adapt(
+    adapted, _ = adapt(
         trained.algorithm,
         states,
         jax.tree.map(lambda leaf: leaf[:, None], support),

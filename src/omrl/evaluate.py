@@ -13,19 +13,17 @@ between them is in `omrl.finetune` and `omrl.explore`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, UInt32
+from jaxtyping import Int64
 
+from omrl.adaptation import adapt
 from omrl.algorithm import Algorithm
-from omrl.compiling import jit_briefly
 from omrl.config import to_json
-from omrl.context import Contexts, seed_task_keys
+from omrl.context import Contexts
 from omrl.curve import Curve
 from omrl.envs.base import TaskEnv
 from omrl.envs.engine import available_cpus
@@ -36,7 +34,6 @@ from omrl.protocol import EvalConfig, Protocol
 from omrl.result_files import Provenance
 from omrl.results import EvalResult
 from omrl.simulate import Labels, Outcome, Policies, measure, measured_keys
-from omrl.types import Batch
 
 __all__ = ["Contexts", "EvalConfig", "EvalResult", "How", "Protocol", "evaluate"]
 
@@ -65,7 +62,7 @@ def evaluate(
         run_hash: of the run that the states are of, `RunRecord.hash`.
 
     Raises `InputError` where contexts, states and config do not belong together, `NonFiniteError`
-    for an action that is not finite.
+    for an action that is not finite, or if no seed's adaptation to any task stays finite.
     """
     labels = Labels(
         seeds=contexts.seeds if contexts else tuple(range(_num_seeds(states))),
@@ -77,7 +74,7 @@ def evaluate(
     provenance = provenance_of(algorithm, states, env, contexts, labels, run_hash)
     discount = contexts.discount if contexts else 1.0
     setting = Setting(algorithm, states, env, config, discount, num_threads or available_cpus())
-    outcome = _outcome(setting, contexts, labels, how, provenance)
+    outcome, rounds = _outcome(setting, contexts, labels, how, provenance)
     random, zero = outcome.baselines
     unknown = np.full(len(labels.tasks), np.nan)
     return EvalResult(
@@ -94,18 +91,19 @@ def evaluate(
         env_steps=outcome.env_steps if isinstance(outcome, Curve) else None,
         success=outcome.success,
         behaviour_success=contexts.behaviour_success if contexts and env.succeeds else None,
+        rounds_taken=rounds,
     )
 
 
 def _outcome(
     setting: Setting, contexts: Contexts | None, labels: Labels, how: How, provenance: Provenance
-) -> Outcome | Curve:
-    """What the protocol measures."""
+) -> tuple[Outcome | Curve, Int64[np.ndarray, "seed task"] | None]:
+    """What the protocol measures, and the adaptation rounds that were taken, if not all."""
     config = setting.config
     if config.protocol == "explore":
         keys_of = standard_keys(config, labels, setting.env.spec.horizon)
-        return explore(setting, labels, keys_of)
-    adapted = adapt(
+        return explore(setting, labels, keys_of), None
+    adapted, taken = adapt(
         setting.algorithm,
         setting.states,
         contexts.batch if contexts else None,
@@ -114,11 +112,12 @@ def _outcome(
         shots=config.rounds,
         context_seed=config.context_seed,
     )
+    rounds = None if (taken == config.rounds[-1]).all() else taken
     if config.protocol == "finetune":
         assert contexts is not None
         identity = json.dumps([to_json(config), to_json(provenance)])
-        return fine_tune(setting, adapted, contexts, labels, how, identity)
-    return _measured(setting, adapted, labels)
+        return fine_tune(setting, adapted, contexts, labels, how, identity), rounds
+    return _measured(setting, adapted, labels), rounds
 
 
 def _measured(setting: Setting, adapted: Any, labels: Labels) -> Outcome:
@@ -215,65 +214,3 @@ def check_traces(config: EvalConfig, env: TaskEnv) -> None:
                 f"eval.traces: {name!r} is not a term of {env.spec.id}: choose among "
                 f"{', '.join(env.spec.term_names)}, or none (--eval.traces with nothing behind it)"
             )
-
-
-# --- Adaptation ---
-
-
-def adapt(
-    algorithm: Algorithm,
-    states: Any,
-    support: Batch | None,
-    *,
-    seeds: Sequence[int],
-    tasks: Sequence[int],
-    shots: Sequence[int],
-    context_seed: int,
-) -> Any:
-    """Adapted tasks, leaves [seed, task, shot, ...].
-
-    `seeds` and `tasks` are the labels of these axes of `states` and of `support`, whose leaves are
-    [seed, task, sample, ...]; None if `shots` is (0,). `shots` are ascending.
-    """
-    keys = seed_task_keys("adapt", context_seed, seeds, tasks)
-    task = _begin(algorithm, states, keys)
-    signature = _signature(task)
-    kept = [task] if 0 in shots else []
-    for number in range(1, shots[-1] + 1):
-        assert support is not None
-        task = _adapt_once(algorithm, states, task, support, keys, number)
-        if _signature(task) != signature:
-            raise TypeError(
-                f"{type(algorithm).__name__}.adapt changed the Task: {signature} became "
-                f"{_signature(task)}"
-            )
-        if number in shots:
-            kept.append(task)
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves, 2), *kept)
-
-
-@jit_briefly(static_argnames="algorithm")
-def _begin(algorithm: Algorithm, states: Any, keys: UInt32[Array, "seed task 2"]) -> Any:
-    return jax.vmap(jax.vmap(algorithm.begin, (None, 0)))(states, keys)
-
-
-@jit_briefly(static_argnames="algorithm")
-def _adapt_once(
-    algorithm: Algorithm,
-    states: Any,
-    tasks: Any,
-    support: Batch,
-    keys: UInt32[Array, "seed task 2"],
-    number: int | Int[Array, ""],
-) -> Any:
-    """One round for every seed and task; `support` leaves are [seed, task, sample, ...]."""
-
-    def one(state: Any, task: Any, batch: Batch, key: Array) -> Any:
-        return algorithm.adapt(state, task, batch, jax.random.fold_in(key, number))
-
-    return jax.vmap(jax.vmap(one, (None, 0, 0, 0)))(states, tasks, support, keys)
-
-
-def _signature(tree: Any) -> tuple[Any, list[tuple[tuple[int, ...], str]]]:
-    leaves, structure = jax.tree.flatten(tree)
-    return structure, [(leaf.shape, str(leaf.dtype)) for leaf in leaves]

@@ -56,6 +56,10 @@ class EvalResult:
     behaviour_success: Float64[np.ndarray, " task"] | None = None
     """Share of the episodes of the task's data that succeed, over its lifetime; NaN of tasks whose
     data does not tell, None where none does."""
+    rounds_taken: Int64[np.ndarray, "seed task"] | None = None
+    """Adaptation rounds on the given context whose outcome was finite, where that is not all of
+    them; what there was before the first other one acts for it and for all later ones. None: all,
+    or the protocol has no such context."""
 
     # --- Reading ---
 
@@ -161,6 +165,7 @@ class EvalResult:
             },
             "behaviour_success": self.mean_behaviour_success(),
             "baselines": {name: _number(self.baseline(name).mean()) for name in BASELINES},
+            "rounds_taken": None if self.rounds_taken is None else self.rounds_taken.tolist(),
         }
         if self.config.protocol == "explore":
             whole["sum"] = estimate_to_json(self.total())
@@ -199,7 +204,8 @@ class EvalResult:
         return cls(head.config, head.provenance, **named, traces=traces)
 
 
-_OPTIONAL = ("env_steps", "success", "behaviour_success")
+_OPTIONAL = ("env_steps", "success", "behaviour_success", "rounds_taken")
+_INTEGERS = ("task_indices", "env_steps", "rounds_taken")
 _ARRAYS = tuple(
     field.name
     for field in dataclasses.fields(EvalResult)
@@ -263,7 +269,7 @@ def circumstances(result: EvalResult) -> list[str]:
     return [
         f"environment {source.env_id}, spec {source.spec_hash[:12]}",
         f"protocol {config.protocol}; context: {context}",
-        *test_tasks_note(source),
+        *marks(result),
         *online_notes(config),
         *([of_data] if config.protocol == "explore" else []),
         f"{source.algorithm} after {source.step:,} updates, seeds "
@@ -282,6 +288,31 @@ def _over_shots(result: EvalResult) -> list[str]:
     if result.config.protocol == "explore":
         lines.append(f"sum of {len(result.config.points)} trajectories: {result.total()}")
     return lines + [f"success at any step: {', '.join(rates)}"] * bool(rates)
+
+
+def marks(result: EvalResult) -> list[str]:
+    """What a reader must not miss."""
+    return [*test_tasks_note(result.provenance), *_diverged_note(result)]
+
+
+def _diverged_note(result: EvalResult) -> list[str]:
+    """Of seeds and tasks whose adaptation was not finite to its end."""
+    if result.rounds_taken is None:
+        return []
+    asked, taken = result.config.rounds[-1], result.rounds_taken
+    places = [
+        f"seed {result.provenance.seeds[seed]}, task {result.task_indices[task]} in round "
+        f"{taken[seed, task] + 1}"
+        for seed, task in np.argwhere(taken < asked)
+    ]
+    shown = "; ".join(places[:_MOST_PLACES]) + "; ..." * (len(places) > _MOST_PLACES)
+    return [
+        f"ADAPTATION DIVERGED for {len(places)} of {taken.size} seeds and tasks ({shown}): what "
+        "there was before that round acts from then on"
+    ]
+
+
+_MOST_PLACES = 4
 
 
 def test_tasks_note(source: Provenance) -> list[str]:
@@ -350,10 +381,14 @@ def _check(
         "behaviour_success": (num_tasks,),
         "oracle": (num_tasks,),
         "env_steps": lead,
+        "rounds_taken": lead[:2],
     }
     for name, array in {**named, **traces}.items():
-        dtype = np.int64 if name in ("task_indices", "env_steps") else np.float64
+        dtype = np.int64 if name in _INTEGERS else np.float64
         time = array.shape[-1] if array.ndim else 0
         check_array(path, name, array, dtype, shapes.get(name, (*lead, time or 1)), FIX)
     if not np.isfinite(named["returns"]).all():
         raise InputError(f"{path}: returns must be finite; {FIX}")
+    taken, asked = named.get("rounds_taken"), config.rounds[-1]
+    if taken is not None and not ((taken >= 0) & (taken <= asked)).all():
+        raise InputError(f"{path}: rounds_taken must be 0 to {asked}; {FIX}")

@@ -15,7 +15,7 @@ from omrl.diagnostics.kinds import KINDS
 from omrl.experiments.declare import Experiment, Scale
 from omrl.experiments.stages import Outcome
 from omrl.protocol import Measure
-from omrl.results import EvalResult, circumstances, estimate_to_json, test_tasks_note
+from omrl.results import EvalResult, circumstances, estimate_to_json, marks
 from omrl.stats import Estimate
 from omrl.tuning import counted
 
@@ -130,11 +130,10 @@ def notes(experiment: Experiment, scale: Scale, rows: Sequence[Row]) -> list[str
 
 
 def _described(row: Row) -> list[str]:
-    """What its evaluation is; the mark of a run that explored test tasks with its label."""
+    """What its evaluation is; what a reader must not miss of it with its label."""
     result = row.outcome.result
-    marks = test_tasks_note(result.provenance)
-    label = row.outcome.planned.arm.label
-    return [f"{label}: {each}" if each in marks else each for each in circumstances(result)]
+    marked, label = marks(result), row.outcome.planned.arm.label
+    return [f"{label}: {each}" if each in marked else each for each in circumstances(result)]
 
 
 def _gains(experiment: Experiment, rows: Sequence[Row]) -> list[str]:

@@ -24,7 +24,7 @@ from omrl.config import differences, from_json, read_json, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write
 from omrl.protocol import EvalConfig
-from omrl.results import BASELINES, EvalResult, estimate_to_json, test_tasks_note
+from omrl.results import BASELINES, EvalResult, estimate_to_json, marks
 from omrl.studies.plan import Point, Study
 from omrl.tables import print_rows
 
@@ -279,7 +279,7 @@ def describe(result: StudyResult) -> list[str]:
     lines = [
         f"study {study.name} of {result.record.run}",
         f"environment {source.env_id}, spec {source.spec_hash[:12]}; tasks {tasks}",
-        *test_tasks_note(source),
+        *dict.fromkeys(mark for each in result.results for mark in marks(each)),
         f"protocol {base.protocol}; {_context(study)}; "
         f"{source.dataset} ({source.dataset_hash[:12]}), context seed {base.context_seed}",
         f"{source.algorithm} after {source.step:,} updates, seeds "
