@@ -16,9 +16,9 @@ WHY: Mapping[str, str] = {
     "macaw-fig5-wt-walker-params": _AGAIN.format(346),
     "macaw-workshop-fig1-walker-params": "needs a collection of its own, of the other physics of "
     "the workshop version, and three trainings",
-    "macaw-workshop-fig2": "needs the collection of Figure 3 once more (445 s) and three trainings; "
-    "in a run of it one of 108 adaptations of MACAW diverged within five steps (seed 0, task "
-    "24), which ended the evaluation then",
+    "macaw-workshop-fig2": "needs the collection of Figure 3 once more (445 s) and three "
+    "trainings; in a run of it one of 108 adaptations of MACAW diverged within five steps (seed 0, "
+    "task 24), which ended the evaluation then",
     "smac-fig5-humanoid-dir": "not begun",
     "smac-fig2-shift-humanoid-dir": "as Figure 5 of humanoid-dir",
     "smac-fig8-walker-params": _IN_TEST_TASKS,
