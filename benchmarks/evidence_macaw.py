@@ -85,6 +85,7 @@ MACAW: Mapping[str, Measured] = {
             "macaw-fig5-wt-ant-dir",
             ("MACAW - plain layers, equal width", "macaw", "no-wt-equal-width"),
         ),
+        remark="how fast and how stably they train is not kept",
     ),
     "macaw-workshop-fig1-cheetah-dir": _workshop("cheetah-dir", _OTHERS),
     "macaw-workshop-fig1-cheetah-vel": _workshop("cheetah-vel", _ALL_METHODS),

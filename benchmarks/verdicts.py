@@ -112,7 +112,8 @@ _RULE = (
     "are, else *partly*. A verdict is of the lines alone: what else a claim says, as how near an",
     "oracle is, stands in the linked section with the command and the hardware. Checkpoints are",
     "the last of a run, but where a line says how many updates. Environments and amounts of data",
-    "are not the papers'; numbers of the papers are printed where they give any.",
+    "are not the papers'; numbers of the papers are printed where they give any. Those of papers",
+    "with other MDPs are anchors and give no verdict.",
 )
 
 

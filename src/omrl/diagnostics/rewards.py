@@ -86,7 +86,7 @@ def diagnose_rewards(
         context_size=np.int64(there.shape[-1]),
         used=there.sum(-1),
         error=errors,
-        constant=np.stack([_variance(*tried[name]) for name in TRANSITIONS]),
+        constant=np.stack([_of_constant(*tried[name]) for name in TRANSITIONS]),
         tried=np.stack([tried[name][1].sum(-1) for name in TRANSITIONS]),
     )
 
@@ -115,11 +115,13 @@ def _mean(values: np.ndarray, there: There) -> np.ndarray:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _variance(batch: Batch, there: There) -> np.ndarray:
-    """Of the rewards: the error of the best constant."""
+def _of_constant(batch: Batch, there: There) -> np.ndarray:
+    """The error of the best constant of a seed and task: one for all repetitions, so that it does
+    not know how a single trajectory went."""
     rewards = np.asarray(batch.reward, np.float64)
-    middle = np.nan_to_num(_mean(rewards, there))[..., None]
-    return _mean((rewards - middle) ** 2, there)
+    together = (*rewards.shape[:2], 1, -1)
+    middle = np.nan_to_num(_mean(rewards.reshape(together), there.reshape(together)))
+    return _mean((rewards - middle[..., None]) ** 2, there)
 
 
 # --- Logged transitions ---

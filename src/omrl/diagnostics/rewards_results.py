@@ -28,7 +28,7 @@ class RewardsResult(Diagnosis):
     """Of predictions, told a context of the source; NaN where there is no such context, or there
     are no such transitions."""
     constant: Float64[np.ndarray, "transitions seed task repetition"]
-    """Of the constant that fits the same rewards best, which is their variance."""
+    """Of the constant that fits the rewards of all repetitions of a seed and task best."""
     tried: Int64[np.ndarray, "transitions seed task repetition"]
     """Transitions that both are over."""
 
@@ -134,7 +134,8 @@ def describe(results: Sequence[RewardsResult]) -> list[str]:
         "transitions: logged ones that the run was trained on (trained-on) or not (held-out: "
         "outside of its slice, or of tasks that it did not train on), and explored ones that are "
         "in no context",
-        "best constant: the variance of the same rewards within a task",
+        "best constant: one for all repetitions of a seed and task; its mean error is their "
+        "variance",
     ]
 
 
