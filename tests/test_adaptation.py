@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from fake_studies import make_study
+from omrl import marks
 from omrl.adaptation import adapt
 from omrl.context import draw_contexts
 from omrl.data.dataset import Dataset
-from omrl.errors import InputError, NonFiniteError
+from omrl.errors import InputError
 from omrl.evaluate import EvalResult, evaluate
 from omrl.results import circumstances
 from omrl.studies.results import describe
@@ -30,7 +31,7 @@ from test_evaluate import (
 )
 
 SHOTS = (0, 1, 2, 3)
-NOTE = "ADAPTATION DIVERGED for 1 of 6 seeds and tasks (seed 7, task 80 in round 2): what there was"
+NOTE = "ADAPTATION DIVERGED for 1 of 6 seeds and tasks (seed 7, task 80 in round 2): the outcome"
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def test_it_is_told_wherever_numbers_are(diverged, tmp_path):
     assert "; ...)" in line
 
 
-def test_a_study_tells_it_once():
+def test_a_study_tells_of_which_context():
     study = make_study("context-size", shots=(0, 20))
     taken = np.full((2, 3), 20)
     taken[1, 0] = 6
@@ -106,15 +107,18 @@ def test_a_study_tells_it_once():
     marked = [dataclasses.replace(result, rounds_taken=taken) for result in after]
     lines = describe(dataclasses.replace(study, results=(before, *marked)))
     assert len(marked) > 1
-    (line,) = [line for line in lines if "DIVERGED" in line]
-    assert "for 1 of 6 seeds and tasks (seed 1, task 7 in round 7)" in line
+    told = [line for line in lines if "DIVERGED" in line]
+    assert len(told) == len(marked)
+    context = marked[0].config.context
+    assert told[0].startswith(f"{context}: ADAPTATION DIVERGED for 1 of 6 seeds and tasks (seed 1")
+    assert told == dataclasses.replace(study, results=(before, *marked)).to_json()["marks"]
     assert not any("DIVERGED" in line for line in describe(study))
 
 
-@pytest.mark.parametrize("taken", [-1, 4])
+@pytest.mark.parametrize("taken", [-1, 3, 4])
 def test_a_damaged_count_is_refused(diverged, tmp_path, taken):
     damaged = dataclasses.replace(diverged, rounds_taken=np.full((2, 3), taken))
-    with pytest.raises(InputError, match="rounds_taken must be 0 to 3"):
+    with pytest.raises(InputError, match="rounds_taken must be 0 to 3, and somewhere fewer"):
         EvalResult.load(damaged.save(tmp_path / "given.npz"))
 
 
@@ -124,9 +128,43 @@ def test_fewer_rounds_are_those_of_more(dataset, diverged):
     np.testing.assert_array_equal(fewer.returns, diverged.returns[:, :, :2])
 
 
-def test_where_nothing_is_left_there_is_an_error(dataset):
-    with pytest.raises(NonFiniteError, match="round 2 has no finite outcome for any seed and task"):
-        run(dataset, Overshooter(SPEC, everywhere=True))
+def test_all_may_diverge(dataset):
+    result = run(dataset, Overshooter(SPEC, everywhere=True))
+    assert result.rounds_taken is not None
+    np.testing.assert_array_equal(result.rounds_taken, np.ones((2, 3)))
+    np.testing.assert_array_equal(result.shot(3), result.shot(1))
+
+
+@dataclass(frozen=True)
+class Giant(GoalSeeker):
+    """Its second round is finite, and its actions are not."""
+
+    def begin(self, state, key):
+        return jnp.append(state.guess, 1.0)
+
+    def adapt(self, state, task, support, key):
+        goal = GoalSeeker.adapt(self, state, task, support, key)
+        return jnp.append(goal, jnp.where(task[2] > 1, 1e38, 2.0))
+
+    def act(self, state, task, obs, key, deterministic):
+        action = GoalSeeker.act(self, state, task[:2], obs, key, deterministic)
+        return action * (task[2] * 1e3 / (task[2] * 1e3))
+
+
+def test_finite_outcomes_that_cannot_act_are_not_taken(dataset):
+    result = run(dataset, Giant(SPEC))
+    assert result.rounds_taken is not None
+    np.testing.assert_array_equal(result.rounds_taken, np.ones((2, 3)))
+    np.testing.assert_array_equal(result.shot(2), result.shot(1))
+    assert (result.shot(1) != result.shot(0)).any()
+
+
+def test_reports_name_the_updates(diverged):
+    last = dataclasses.replace(diverged, rounds_taken=None)
+    (line,) = marks.by_updates([diverged, last])
+    assert line.startswith("after 11 updates: ADAPTATION DIVERGED for 1 of 6")
+    assert marks.in_log(diverged) == {"diverged": 1.0}
+    assert marks.in_log(last) == {}
 
 
 def test_rounds_are_counted_without_a_context():

@@ -1,7 +1,8 @@
 """Adaptation of every run seed to every task, by rounds on the same context.
 
-A round whose outcome is not finite is not taken: what there was before it is kept, of that seed and
-task alone, and how many rounds were taken is told.
+Where a round diverges, so that its outcome is not finite or gives no finite action in a state of
+the context, it is not taken: the outcome of the round before stands for it and for those after it,
+of that seed and task alone, and how many rounds were taken is told.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from jaxtyping import Array, Bool, Int, Int64, UInt32
 from omrl.algorithm import Algorithm
 from omrl.compiling import jit_briefly
 from omrl.context import seed_task_keys
-from omrl.errors import NonFiniteError
 from omrl.types import Batch
 
 
@@ -27,8 +27,7 @@ class Adapted(NamedTuple):
     tasks: Any
     """Leaves [seed, task, shot, ...]."""
     rounds: Int64[np.ndarray, "seed task"]
-    """That were taken. Fewer than were asked for where the next one diverged; what there was before
-    it then stands for it and for all later ones."""
+    """That were taken; fewer than were asked for where the next one diverged."""
 
 
 def adapt(
@@ -45,29 +44,16 @@ def adapt(
 
     `seeds` and `tasks` are the labels of these axes of `states` and of `support`, whose leaves are
     [seed, task, sample, ...]; None if `shots` is (0,). `shots` are ascending.
-
-    Raises `NonFiniteError` if none of them has a finite outcome of a round.
     """
     keys = seed_task_keys("adapt", context_seed, seeds, tasks)
     task = _begin(algorithm, states, keys)
-    signature = _signature(task)
     kept = [task] if 0 in shots else []
     going_on = np.ones((len(seeds), len(tasks)), bool)
     rounds = np.zeros(going_on.shape, np.int64)
     for number in range(1, shots[-1] + 1):
         assert support is not None
-        outcome = _adapt_once(algorithm, states, task, support, keys, number)
-        if _signature(outcome) != signature:
-            raise TypeError(
-                f"{type(algorithm).__name__}.adapt changed the Task: {signature} became "
-                f"{_signature(outcome)}"
-            )
-        going_on &= np.asarray(_stays_finite(task, outcome))
-        if not going_on.any():
-            raise NonFiniteError(
-                f"adaptation round {number} has no finite outcome for any seed and task: it "
-                "diverged, or the algorithm is configured for fewer rounds"
-            )
+        outcome, usable = _adapt_once(algorithm, states, task, support, keys, number)
+        going_on &= np.asarray(usable)
         task = outcome if going_on.all() else _where(jnp.asarray(going_on), outcome, task)
         rounds += going_on
         if number in shots:
@@ -88,25 +74,29 @@ def _adapt_once(
     support: Batch,
     keys: UInt32[Array, "seed task 2"],
     number: int | Int[Array, ""],
-) -> Any:
-    """One round for every seed and task; `support` leaves are [seed, task, sample, ...]."""
+) -> tuple[Any, Bool[Array, "seed task"]]:
+    """One round for every seed and task, and where it did not diverge; `support` leaves are
+    [seed, task, sample, ...]."""
 
-    def one(state: Any, task: Any, batch: Batch, key: Array) -> Any:
-        return algorithm.adapt(state, task, batch, jax.random.fold_in(key, number))
+    def one(state: Any, task: Any, batch: Batch, key: Array) -> tuple[Any, Bool[Array, ""]]:
+        outcome = algorithm.adapt(state, task, batch, jax.random.fold_in(key, number))
+        if (given := _signature(task)) != (made := _signature(outcome)):
+            name = type(algorithm).__name__
+            raise TypeError(f"{name}.adapt changed the Task: {given} became {made}")
+        return outcome, _is_usable(algorithm, state, task, outcome, batch.obs, key)
 
     return jax.vmap(jax.vmap(one, (None, 0, 0, 0)))(states, tasks, support, keys)
 
 
-@jit_briefly()
-def _stays_finite(before: Any, after: Any) -> Bool[Array, "seed task"]:
-    """Where nothing that was finite has become anything else; leaves are [seed, task, ...]."""
-
-    def of_leaf(old: Array, new: Array) -> Bool[Array, "seed task"]:
-        kept = jnp.isfinite(new) | ~jnp.isfinite(old)
-        return kept.all(tuple(range(2, kept.ndim)))
-
+def _is_usable(
+    algorithm: Algorithm, state: Any, before: Any, after: Any, obs: Array, key: Array
+) -> Bool[Array, ""]:
+    """Whether nothing that was finite has become anything else, and actions are finite: finite
+    parameters can be too large to act on."""
     pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
-    return jnp.stack([of_leaf(old, new) for old, new in pairs]).all(0)
+    kept = [(jnp.isfinite(new) | ~jnp.isfinite(old)).all() for old, new in pairs]
+    actions = jax.vmap(lambda each: algorithm.act(state, after, each, key, True))(obs)
+    return jnp.stack([*kept, jnp.isfinite(actions).all()]).all()
 
 
 def _where(condition: Bool[Array, "seed task"], chosen: Any, other: Any) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from omrl import figures, stats
+from omrl import figures, marks, stats
 from omrl.config import differences, json_hash, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write, read_text
@@ -34,7 +34,6 @@ from omrl.results import (
     BASELINES,
     EvalResult,
     episodes_note,
-    marks,
     online_notes,
 )
 from omrl.studies import results as studies
@@ -293,7 +292,8 @@ def _section(runs: Runs, presets: Mapping[str, str], statistic: str) -> dict[str
             f"{name}: {estimates[1].method}; seeds {', '.join(map(str, source.seeds))}; {of_data} "
             f"of {source.dataset or 'no data'} ({source.dataset_hash[:12] or '-'})"
         )
-        notes += [f"{name}: {note}" for note in marks(result)]
+        marked = [*marks.by_updates(runs[name][:-1]), *marks.marks(result)]
+        notes += [f"{name}: {note}" for note in marked]
     if len({result.provenance.dataset_hash for result in last.values()}) > 1:
         notes.append(f"NOT OF THE SAME DATA: {of_data} of these runs are of different datasets")
     caption = f"Return per task after adaptation{bars_told(list(last.values()))}."

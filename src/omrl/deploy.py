@@ -17,7 +17,7 @@ from omrl.adaptation import adapt
 from omrl.context import task_contexts
 from omrl.data.dataset import Dataset
 from omrl.data.store import open_for_training
-from omrl.errors import InputError
+from omrl.errors import InputError, NonFiniteError
 from omrl.export import Layer, export_policy
 from omrl.metatrain import Trained
 from omrl.protocol import AdaptConfig, EvalConfig
@@ -81,7 +81,7 @@ def _adapted_layers(
     states = jax.tree.map(lambda leaf: leaf[position : position + 1], trained.states)
     discount = trained.record.run.discount
     support = task_contexts(dataset, config, config.tasks[0], (seed,), discount)
-    adapted, _ = adapt(
+    adapted, rounds = adapt(
         trained.algorithm,
         states,
         jax.tree.map(lambda leaf: leaf[:, None], support),
@@ -90,6 +90,11 @@ def _adapted_layers(
         shots=config.shots,
         context_seed=config.context_seed,
     )
+    if rounds.item() < config.rounds[-1]:
+        raise NonFiniteError(
+            f"adaptation to task {config.tasks[0]} diverges in round {rounds.item() + 1}: ask for "
+            f"fewer (--rounds {rounds.item()})"
+        )
     state = jax.tree.map(lambda leaf: leaf[0], states)
     task = jax.tree.map(lambda leaf: leaf[0, 0, 0], adapted)
     layers = trained.algorithm.policy_layers(state, task)

@@ -62,7 +62,7 @@ def evaluate(
         run_hash: of the run that the states are of, `RunRecord.hash`.
 
     Raises `InputError` where contexts, states and config do not belong together, `NonFiniteError`
-    for an action that is not finite, or if no seed's adaptation to any task stays finite.
+    for an action that is not finite.
     """
     labels = Labels(
         seeds=contexts.seeds if contexts else tuple(range(_num_seeds(states))),

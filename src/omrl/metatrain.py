@@ -31,6 +31,7 @@ from omrl.exploration_setting import Setting
 from omrl.exploration_setting import check as check_exploring
 from omrl.exploration_setting import disk_bytes as collected_bytes
 from omrl.layout import Layout
+from omrl.marks import in_log
 from omrl.presets import RunConfig, RunRecord
 from omrl.problem import Problem, build, measure_spec, open_problem
 from omrl.protocol import EvalConfig
@@ -277,7 +278,7 @@ def _evaluator(
         result.save(run.evaluation_file(step))
         return {
             result.shot_name(shot): float(result.shot(shot).mean()) for shot in config.eval.shots
-        }
+        } | in_log(result)
 
     return evaluate_states
 

@@ -22,6 +22,7 @@ from omrl.diagnostics.kinds import FOLDERS, KINDS, Figure, Results, folder_of
 from omrl.errors import InputError
 from omrl.files import atomic_write, read_text
 from omrl.logs import read_log
+from omrl.marks import by_updates
 from omrl.results import EvalResult, describe, table
 from omrl.studies import results as studies
 from omrl.studies.figures import study_figure
@@ -154,7 +155,7 @@ def _evaluation(results: Evaluation, left_out: list[str], name: str) -> dict[str
         "header": header,
         "rows": rows,
         "summary": summary,
-        "notes": describe(result),
+        "notes": [*by_updates(results[:-1]), *describe(result)],
         "figures": shown,
     }
 

@@ -20,6 +20,7 @@ from omrl import stats
 from omrl.arrays import check_array
 from omrl.config import to_json
 from omrl.errors import InputError
+from omrl.marks import marks
 from omrl.protocol import EvalConfig, Measure
 from omrl.result_files import FIX, Head, Provenance, read_arrays, write_arrays
 from omrl.tables import parameter_cells, parameter_names, print_rows
@@ -57,9 +58,8 @@ class EvalResult:
     """Share of the episodes of the task's data that succeed, over its lifetime; NaN of tasks whose
     data does not tell, None where none does."""
     rounds_taken: Int64[np.ndarray, "seed task"] | None = None
-    """Adaptation rounds on the given context whose outcome was finite, where that is not all of
-    them; what there was before the first other one acts for it and for all later ones. None: all,
-    or the protocol has no such context."""
+    """Adaptation rounds on the given context that did not diverge, where that is not all of them
+    (`omrl.adaptation`). None: all, or the protocol has no such context."""
 
     # --- Reading ---
 
@@ -290,36 +290,6 @@ def _over_shots(result: EvalResult) -> list[str]:
     return lines + [f"success at any step: {', '.join(rates)}"] * bool(rates)
 
 
-def marks(result: EvalResult) -> list[str]:
-    """What a reader must not miss."""
-    return [*test_tasks_note(result.provenance), *_diverged_note(result)]
-
-
-def _diverged_note(result: EvalResult) -> list[str]:
-    """Of seeds and tasks whose adaptation was not finite to its end."""
-    if result.rounds_taken is None:
-        return []
-    asked, taken = result.config.rounds[-1], result.rounds_taken
-    places = [
-        f"seed {result.provenance.seeds[seed]}, task {result.task_indices[task]} in round "
-        f"{taken[seed, task] + 1}"
-        for seed, task in np.argwhere(taken < asked)
-    ]
-    shown = "; ".join(places[:_MOST_PLACES]) + "; ..." * (len(places) > _MOST_PLACES)
-    return [
-        f"ADAPTATION DIVERGED for {len(places)} of {taken.size} seeds and tasks ({shown}): what "
-        "there was before that round acts from then on"
-    ]
-
-
-_MOST_PLACES = 4
-
-
-def test_tasks_note(source: Provenance) -> list[str]:
-    """The mark of a run whose test tasks are not unseen."""
-    return [f"META-TRAINED IN TEST TASKS, {source.test_tasks}"] if source.test_tasks else []
-
-
 def online_notes(config: EvalConfig) -> list[str]:
     """How an evaluation goes on online, if it does."""
     if config.protocol != "finetune":
@@ -389,6 +359,8 @@ def _check(
         check_array(path, name, array, dtype, shapes.get(name, (*lead, time or 1)), FIX)
     if not np.isfinite(named["returns"]).all():
         raise InputError(f"{path}: returns must be finite; {FIX}")
-    taken, asked = named.get("rounds_taken"), config.rounds[-1]
-    if taken is not None and not ((taken >= 0) & (taken <= asked)).all():
-        raise InputError(f"{path}: rounds_taken must be 0 to {asked}; {FIX}")
+    taken, asked = named.get("rounds_taken"), config.rounds[-1] if config.needs_context else 0
+    if taken is not None and not (0 <= taken.min() < asked and taken.max() <= asked):
+        raise InputError(
+            f"{path}: rounds_taken must be 0 to {asked}, and somewhere fewer than that; {FIX}"
+        )

@@ -106,8 +106,8 @@ def checked(
         seed, task, shot, _ = np.argwhere(~finite)[0]
         raise NonFiniteError(
             f"action at step {time} is not finite: seed {labels.seeds[seed]}, "
-            f"task {labels.tasks[task]}, shot {labels.shots[shot]}; adaptation "
-            "diverged, or the algorithm is configured for fewer rounds"
+            f"task {labels.tasks[task]}, shot {labels.shots[shot]}; what was learned, or "
+            "adaptation to it, diverged"
         )
     return actions.reshape(-1, act_dim)
 

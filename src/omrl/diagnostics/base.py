@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float64, Int64
 from omrl.arrays import check_array
 from omrl.config import json_hash, to_json
 from omrl.errors import InputError
+from omrl.marks import test_tasks_note
 from omrl.protocol import EvalConfig
 from omrl.result_files import FIX, Head, Provenance, read_arrays, write_arrays
-from omrl.results import test_tasks_note
 
 SOURCES = ("offline", "online")
 """Where a context is from: the task's data, or the run's own trajectories."""

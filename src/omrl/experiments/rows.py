@@ -14,8 +14,9 @@ from omrl.config import to_json
 from omrl.diagnostics.kinds import KINDS
 from omrl.experiments.declare import Experiment, Scale
 from omrl.experiments.stages import Outcome
+from omrl.marks import marks
 from omrl.protocol import Measure
-from omrl.results import EvalResult, circumstances, estimate_to_json, marks
+from omrl.results import EvalResult, circumstances, estimate_to_json
 from omrl.stats import Estimate
 from omrl.tuning import counted
 

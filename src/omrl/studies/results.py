@@ -23,8 +23,9 @@ from omrl import stats
 from omrl.config import differences, from_json, read_json, to_json
 from omrl.errors import InputError
 from omrl.files import atomic_write
+from omrl.marks import marks
 from omrl.protocol import EvalConfig
-from omrl.results import BASELINES, EvalResult, estimate_to_json, marks
+from omrl.results import BASELINES, EvalResult, estimate_to_json
 from omrl.studies.plan import Point, Study
 from omrl.tables import print_rows
 
@@ -91,6 +92,18 @@ class StudyResult:
         kept = np.isin(result.task_indices, point.tasks or result.task_indices)
         return result.shot(point.rounds)[:, kept]
 
+    def marks(self) -> list[str]:
+        """What must not be missed; with the context where that is not the same for all."""
+        told = [marks(each) for each in self.results]
+        contexts = [each.config.context for each in self.results]
+        everywhere = [mark for mark in told[0] if all(mark in each for each in told)]
+        return everywhere + [
+            f"{context}: {mark}"
+            for context, each in zip(contexts, told, strict=True)
+            for mark in each
+            if mark not in everywhere
+        ]
+
     def baseline(self, name: str) -> float:
         """Mean over the tasks of the first evaluation of one of `results.BASELINES`."""
         return float(self.results[0].baseline(name).mean())
@@ -112,6 +125,7 @@ class StudyResult:
                 for point in self.study.points
             ],
             "baselines": {name: _number(self.baseline(name)) for name in BASELINES},
+            "marks": self.marks(),
         }
 
 
@@ -279,7 +293,7 @@ def describe(result: StudyResult) -> list[str]:
     lines = [
         f"study {study.name} of {result.record.run}",
         f"environment {source.env_id}, spec {source.spec_hash[:12]}; tasks {tasks}",
-        *dict.fromkeys(mark for each in result.results for mark in marks(each)),
+        *result.marks(),
         f"protocol {base.protocol}; {_context(study)}; "
         f"{source.dataset} ({source.dataset_hash[:12]}), context seed {base.context_seed}",
         f"{source.algorithm} after {source.step:,} updates, seeds "
