@@ -52,8 +52,8 @@ def adapt(
     rounds = np.zeros(going_on.shape, np.int64)
     for number in range(1, shots[-1] + 1):
         assert support is not None
-        outcome, usable = _adapt_once(algorithm, states, task, support, keys, number)
-        going_on &= np.asarray(usable)
+        outcome = _adapt_once(algorithm, states, task, support, keys, number)
+        going_on &= np.asarray(_is_usable(algorithm, states, task, outcome, support.obs, keys))
         task = outcome if going_on.all() else _where(jnp.asarray(going_on), outcome, task)
         rounds += going_on
         if number in shots:
@@ -74,29 +74,39 @@ def _adapt_once(
     support: Batch,
     keys: UInt32[Array, "seed task 2"],
     number: int | Int[Array, ""],
-) -> tuple[Any, Bool[Array, "seed task"]]:
-    """One round for every seed and task, and where it did not diverge; `support` leaves are
-    [seed, task, sample, ...]."""
+) -> Any:
+    """One round for every seed and task; `support` leaves are [seed, task, sample, ...]."""
 
-    def one(state: Any, task: Any, batch: Batch, key: Array) -> tuple[Any, Bool[Array, ""]]:
+    def one(state: Any, task: Any, batch: Batch, key: Array) -> Any:
         outcome = algorithm.adapt(state, task, batch, jax.random.fold_in(key, number))
         if (given := _signature(task)) != (made := _signature(outcome)):
             name = type(algorithm).__name__
             raise TypeError(f"{name}.adapt changed the Task: {given} became {made}")
-        return outcome, _is_usable(algorithm, state, task, outcome, batch.obs, key)
+        return outcome
 
     return jax.vmap(jax.vmap(one, (None, 0, 0, 0)))(states, tasks, support, keys)
 
 
+# A program of its own, so that to be tried changes no bit of what was adapted.
+@jit_briefly(static_argnames="algorithm")
 def _is_usable(
-    algorithm: Algorithm, state: Any, before: Any, after: Any, obs: Array, key: Array
-) -> Bool[Array, ""]:
-    """Whether nothing that was finite has become anything else, and actions are finite: finite
-    parameters can be too large to act on."""
-    pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
-    kept = [(jnp.isfinite(new) | ~jnp.isfinite(old)).all() for old, new in pairs]
-    actions = jax.vmap(lambda each: algorithm.act(state, after, each, key, True))(obs)
-    return jnp.stack([*kept, jnp.isfinite(actions).all()]).all()
+    algorithm: Algorithm,
+    states: Any,
+    before: Any,
+    after: Any,
+    obs: Any,
+    keys: UInt32[Array, "seed task 2"],
+) -> Bool[Array, "seed task"]:
+    """Where nothing that was finite has become anything else, and actions in states `obs` [seed,
+    task, sample, obs] are finite: finite parameters can be too large to act on."""
+
+    def one(state: Any, old: Any, new: Any, obs: Array, key: Array) -> Bool[Array, ""]:
+        pairs = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
+        kept = [(jnp.isfinite(b) | ~jnp.isfinite(a)).all() for a, b in pairs]
+        actions = jax.vmap(lambda each: algorithm.act(state, new, each, key, True))(obs)
+        return jnp.stack([*kept, jnp.isfinite(actions).all()]).all()
+
+    return jax.vmap(jax.vmap(one, (None, 0, 0, 0, 0)))(states, before, after, obs, keys)
 
 
 def _where(condition: Bool[Array, "seed task"], chosen: Any, other: Any) -> Any:
