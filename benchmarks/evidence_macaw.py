@@ -83,9 +83,13 @@ MACAW: Mapping[str, Measured] = {
         _OTHERS,
         pairs(
             "macaw-fig5-wt-ant-dir",
+            (
+                "MACAW - plain layers, equal width, after 12,000 of 60,000 updates",
+                "macaw-step-00012000",
+                "no-wt-equal-width-step-00012000",
+            ),
             ("MACAW - plain layers, equal width", "macaw", "no-wt-equal-width"),
         ),
-        remark="how fast and how stably they train is not kept",
     ),
     "macaw-workshop-fig1-cheetah-dir": _workshop("cheetah-dir", _OTHERS),
     "macaw-workshop-fig1-cheetah-vel": _workshop("cheetah-vel", _ALL_METHODS),
