@@ -13,7 +13,7 @@ from omrl import metatrain
 from omrl.deploy import adapt_and_export
 from omrl.envs import registry
 from omrl.envs.engine import VectorEnv
-from omrl.errors import InputError
+from omrl.errors import InputError, NonFiniteError
 from omrl.export import load_policy
 from omrl.protocol import AdaptConfig, EvalConfig
 
@@ -127,6 +127,20 @@ def test_what_is_not_there(trained, cheetah_data, tmp_path, change, message):
         adapt_and_export(trained, cheetah_data, tmp_path / "policy", config)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_of_fewer_rounds_than_were_asked_for_is_not_written(
+    trained, cheetah_data, tmp_path
+):
+    meta = trained.states.meta
+    wild = trained.states._replace(meta=meta._replace(policy_rates=meta.policy_rates + 1e30))
+    diverging = dataclasses.replace(trained, states=wild)
+    with pytest.raises(NonFiniteError, match=r"to task 7 diverges in round 1: .* \(--rounds 0\)"):
+        adapt_and_export(diverging, cheetah_data, tmp_path / "policy", CONFIG)
+    assert not list(tmp_path.iterdir())
+    before = dataclasses.replace(CONFIG, rounds=0)
+    path = adapt_and_export(diverging, cheetah_data, tmp_path / "before", before)
+    assert path.exists()
 
 
 def test_data_of_another_mdp(trained, tmp_path):

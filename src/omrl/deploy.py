@@ -34,8 +34,8 @@ def adapt_and_export(
     """Adapts to data of the dataset `context` and writes the policy; returns its path.
 
     `config`: by default what the run's own evaluations adapt to. `trained` must have been loaded
-    with room for the rounds. Raises `InputError`: data of another
-    MDP, a task or seed that is not there, too few transitions, an existing `out`.
+    with room for the rounds. Raises `InputError`: data of another MDP, a task or seed that is not
+    there, too few transitions, an existing `out`; `NonFiniteError`: a round diverges.
     """
     config = config or AdaptConfig.like(trained.record.run.eval)
     dataset = open_for_training(context, trained.env)
