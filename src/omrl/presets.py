@@ -12,6 +12,7 @@ from omrl import (
     preset_ablations,
     preset_borel,
     preset_borel_smac,
+    preset_later,
     preset_macaw_smac,
     preset_metaworld,
     preset_ml1,
@@ -309,6 +310,7 @@ PRESETS |= preset_smac.presets(
     Preset(RunConfig(algo=SmacConfig()), source=""), {"cheetah-vel": CHEETAH_TRACES}
 )
 PRESETS |= preset_sawyer.presets(Preset(RunConfig(algo=SmacConfig()), source=""))
+PRESETS |= preset_later.presets(Preset(RunConfig(algo=SmacConfig()), source=""))
 PRESETS |= preset_metaworld.presets(Preset(RunConfig(), source=""), _PEARL_PAPER)
 PRESETS |= preset_metaworld.ours(Preset(RunConfig(), source=""), _TUNED, _MT_TUNED, _PEARL_TUNED)
 PRESETS |= preset_ml1.presets(Preset(RunConfig(), source=""), _TUNED)

@@ -38,6 +38,9 @@ _COLUMNS = {
 """By problem: environment, collection, the return of MACAW, and those of others."""
 
 
+_METHODS = {**PRESETS, "SMAC, offline": "smac-offline-hopper-params"}
+
+
 def _column(problem: str) -> Experiment:
     env, data, number, others = _COLUMNS[problem]
     return Experiment(
@@ -50,7 +53,7 @@ def _column(problem: str) -> Experiment:
             spread="as the table prints it, over 6 seeds",
         ),
         arms=tuple(
-            Arm(method, preset, overrides={"env": env}) for method, preset in PRESETS.items()
+            Arm(method, preset, overrides={"env": env}) for method, preset in _METHODS.items()
         ),
         scales={"gpu": Setting(data, 4, LONG)},
         reference=MACAW,

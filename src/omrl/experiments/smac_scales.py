@@ -3,7 +3,8 @@ large the runs on its data are.
 
 `smoke` shows that the chain works from end to end; nothing is learned in so few updates. `gpu` has
 the settings of docs/results.md, where they were measured on cheetah-vel and ant-dir; the three
-other problems have those of ant-dir, and walkers and hoppers a slice of their own. `paper` has the
+other problems have those of ant-dir, humanoids fewer updates, and walkers and hoppers a slice of
+their own. `paper` has the
 presets that end in -paper as they are.
 """
 
@@ -34,8 +35,11 @@ class Lengths:
     """Updates of the PEARL run between its evaluations."""
 
 
-LENGTHS: Mapping[str, Lengths] = {"cheetah-vel": Lengths(None, 400_000, 160_000)}
-"""By problem; docs/results.md."""
+LENGTHS: Mapping[str, Lengths] = {
+    "cheetah-vel": Lengths(None, 400_000, 160_000),
+    "humanoid-dir": Lengths(480_000, 200_000, 480_000),
+}
+"""By problem; docs/results.md. Humanoids have 30 iterations of PEARL and 10 online: what fits."""
 OTHERS = Lengths(640_000)
 """As ant-dir: 40 iterations of PEARL."""
 

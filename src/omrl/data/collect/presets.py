@@ -137,7 +137,7 @@ PRESETS: dict[str, CollectPreset] = {
         "walker-params/macaw-v1", 50, 352_000, 8, 38_800, _MEASURED
     ),
     "walker-params-workshop-10min": _ten_minutes(
-        "walker-params/workshop-v1", 35, 598_400, 8, 38_800, "measured on macaw-v1 of the robot"
+        "walker-params/workshop-v1", 35, 352_000, 8, 38_800, "measured on macaw-v1 of the robot"
     ),
     "walker-params-oyster-10min": _ten_minutes(
         "walker-params/oyster-v1", 50, 352_000, 8, 38_800, "measured on macaw-v1 of the same robot"
