@@ -83,7 +83,7 @@ def _fig_8(
 
 
 def _fig_8_physics(problem: str, of_oracle: int, remark: str) -> Measured:
-    """Of walkers or hoppers; those that explore in training tasks are Figure 5's, of the same data."""
+    """Of walkers or hoppers; in training tasks it is Figure 5's run, of the same data."""
     folder = f"smac-fig8-{problem}-params"
     return _fig_8(
         "results.md#in-the-physics-of-test-tasks",
@@ -283,8 +283,8 @@ SMAC: Mapping[str, Measured] = {
     "smac-fig8-walker-params": _fig_8_physics(
         "walker",
         504_878,
-        "in test tasks and in training tasks SMAC ends alike; the oracle, stopped after 79 % of its "
-        "updates, has a seed that has learned nothing. Not the problem of the paper's figure",
+        "in test tasks and in training tasks SMAC ends alike; the oracle, stopped after 79 % of "
+        "its updates, has a seed that has learned nothing. Not the problem of the paper's figure",
     ),
     "smac-fig8-hopper-params": _fig_8_physics(
         "hopper",
