@@ -12,10 +12,11 @@ import pytest
 from fake_studies import make_study
 from omrl import marks
 from omrl.adaptation import adapt
-from omrl.context import draw_contexts
+from omrl.context import draw_contexts, without_data
 from omrl.data.dataset import Dataset
 from omrl.errors import InputError
-from omrl.evaluate import EvalResult, evaluate
+from omrl.evaluate import EvalConfig, EvalResult, evaluate
+from omrl.protocol import ExploreConfig
 from omrl.results import circumstances
 from omrl.studies.results import describe
 from test_evaluate import (
@@ -179,3 +180,34 @@ def test_rounds_are_counted_without_a_context():
     )
     assert adapted.tasks.shape == (2, 3, 1, 3)
     np.testing.assert_array_equal(adapted.rounds, np.zeros((2, 3)))
+
+
+def test_explored_batches_can_diverge_too(tmp_path):
+    """Of one seed on one task, in every repetition; all others are as if nobody had."""
+    config = EvalConfig(
+        protocol="explore",
+        tasks=TASKS,
+        episodes=3,
+        shots=(0, 2),
+        explore=ExploreConfig(episodes=2, rounds=3),
+    )
+    contexts = without_data(ENV, config, seeds=RUN_SEEDS, discount=DISCOUNT)
+
+    def explored(algorithm: GoalSeeker, rounds: int = 3) -> EvalResult:
+        asked = dataclasses.replace(config.explore, rounds=rounds)
+        of = dataclasses.replace(config, explore=asked)
+        return evaluate(algorithm, STATES, ENV, contexts, of, num_threads=1)
+
+    diverged = explored(Overshooter(SPEC))
+    assert diverged.rounds_taken is not None
+    np.testing.assert_array_equal(diverged.rounds_taken, [[3, 3, 3], [3, 1, 3]])
+    assert sum(NOTE in line for line in circumstances(diverged)) == 1
+    calm = explored(Overshooter(SPEC, hot=np.inf))
+    assert calm.rounds_taken is None
+    others = np.ones((2, 3), bool)
+    others[1, TASKS.index(80)] = False
+    np.testing.assert_array_equal(diverged.returns[others], calm.returns[others])
+    once = explored(Overshooter(SPEC, hot=np.inf), rounds=1)
+    np.testing.assert_array_equal(diverged.returns[~others], once.returns[~others])
+    again = EvalResult.load(diverged.save(tmp_path / "explore.npz"))
+    np.testing.assert_array_equal(again.rounds_taken, diverged.rounds_taken)

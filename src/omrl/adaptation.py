@@ -2,12 +2,13 @@
 
 Where a round diverges, so that its outcome is not finite or gives no finite action in a state of
 the context, it is not taken: the outcome of the round before stands for it and for those after it,
-of that seed and task alone, and how many rounds were taken is told.
+of that seed and task (and repetition) alone, and how many rounds were taken is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,15 +19,15 @@ from jaxtyping import Array, Bool, Int, Int64, UInt32
 from omrl.algorithm import Algorithm
 from omrl.compiling import jit_briefly
 from omrl.context import seed_task_keys
-from omrl.types import Batch
+from omrl.types import Batch, Key
 
 
 class Adapted(NamedTuple):
-    """Tasks, and how far each was adapted."""
+    """Tasks, and how far each was adapted; rows are [seed, task] or [seed, task, repetition]."""
 
     tasks: Any
-    """Leaves [seed, task, shot, ...]."""
-    rounds: Int64[np.ndarray, "seed task"]
+    """Leaves [*row, shot, ...]."""
+    rounds: Int64[np.ndarray, "*row"]
     """That were taken; fewer than were asked for where the next one diverged."""
 
 
@@ -46,9 +47,20 @@ def adapt(
     [seed, task, sample, ...]; None if `shots` is (0,). `shots` are ascending.
     """
     keys = seed_task_keys("adapt", context_seed, seeds, tasks)
-    task = _begin(algorithm, states, keys)
+    return adapted(algorithm, states, _begin(algorithm, states, keys), support, keys, shots)
+
+
+def adapted(
+    algorithm: Algorithm,
+    states: Any,
+    task: Any,
+    support: Batch | None,
+    keys: UInt32[Array, "*row 2"],
+    shots: Sequence[int],
+) -> Adapted:
+    """The same from tasks [*row, ...] on; leaves of the support are [*row, sample, ...]."""
     kept = [task] if 0 in shots else []
-    going_on = np.ones((len(seeds), len(tasks)), bool)
+    going_on = np.ones(keys.shape[:-1], bool)
     rounds = np.zeros(going_on.shape, np.int64)
     for number in range(1, shots[-1] + 1):
         assert support is not None
@@ -58,12 +70,24 @@ def adapt(
         rounds += going_on
         if number in shots:
             kept.append(task)
-    return Adapted(jax.tree.map(lambda *leaves: jnp.stack(leaves, 2), *kept), rounds)
+    return Adapted(jax.tree.map(lambda *leaves: jnp.stack(leaves, rounds.ndim), *kept), rounds)
+
+
+def of_rows(one: Callable[..., Any], states: Any, *rows: Any, axes: int = 2) -> Any:
+    """`one(state, *row)` of every row; states have leaves [seed, ...], rows `axes` axes more."""
+
+    def of_seed(state: Any, *of_tasks: Any) -> Any:
+        mapped = partial(one, state)
+        for _ in range(axes):
+            mapped = jax.vmap(mapped)
+        return mapped(*of_tasks)
+
+    return jax.vmap(of_seed)(states, *rows)
 
 
 @jit_briefly(static_argnames="algorithm")
 def _begin(algorithm: Algorithm, states: Any, keys: UInt32[Array, "seed task 2"]) -> Any:
-    return jax.vmap(jax.vmap(algorithm.begin, (None, 0)))(states, keys)
+    return of_rows(algorithm.begin, states, keys, axes=1)
 
 
 @jit_briefly(static_argnames="algorithm")
@@ -72,19 +96,19 @@ def _adapt_once(
     states: Any,
     tasks: Any,
     support: Batch,
-    keys: UInt32[Array, "seed task 2"],
+    keys: UInt32[Array, "*row 2"],
     number: int | Int[Array, ""],
 ) -> Any:
-    """One round for every seed and task; `support` leaves are [seed, task, sample, ...]."""
+    """One round."""
 
-    def one(state: Any, task: Any, batch: Batch, key: Array) -> Any:
+    def one(state: Any, task: Any, batch: Batch, key: Key) -> Any:
         outcome = algorithm.adapt(state, task, batch, jax.random.fold_in(key, number))
         if (given := _signature(task)) != (made := _signature(outcome)):
             name = type(algorithm).__name__
             raise TypeError(f"{name}.adapt changed the Task: {given} became {made}")
         return outcome
 
-    return jax.vmap(jax.vmap(one, (None, 0, 0, 0)))(states, tasks, support, keys)
+    return of_rows(one, states, tasks, support, keys, axes=keys.ndim - 2)
 
 
 # A program of its own, so that to be tried changes no bit of what was adapted.
@@ -95,25 +119,26 @@ def _is_usable(
     before: Any,
     after: Any,
     obs: Any,
-    keys: UInt32[Array, "seed task 2"],
-) -> Bool[Array, "seed task"]:
-    """Where nothing that was finite has become anything else, and actions in states `obs` [seed,
-    task, sample, obs] are finite: finite parameters can be too large to act on."""
+    keys: UInt32[Array, "*row 2"],
+) -> Bool[Array, "*row"]:
+    """Where nothing that was finite has become anything else, and actions in states `obs` [*row,
+    sample, obs] are finite: finite parameters can be too large to act on."""
 
-    def one(state: Any, old: Any, new: Any, obs: Array, key: Array) -> Bool[Array, ""]:
+    def one(state: Any, old: Any, new: Any, obs: Array, key: Key) -> Bool[Array, ""]:
         pairs = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
         kept = [(jnp.isfinite(b) | ~jnp.isfinite(a)).all() for a, b in pairs]
         actions = jax.vmap(lambda each: algorithm.act(state, new, each, key, True))(obs)
         return jnp.stack([*kept, jnp.isfinite(actions).all()]).all()
 
-    return jax.vmap(jax.vmap(one, (None, 0, 0, 0, 0)))(states, before, after, obs, keys)
+    return of_rows(one, states, before, after, obs, keys, axes=keys.ndim - 2)
 
 
-def _where(condition: Bool[Array, "seed task"], chosen: Any, other: Any) -> Any:
-    """Leaves [seed, task, ...] of one of two trees."""
+def _where(condition: Bool[Array, "*row"], chosen: Any, other: Any) -> Any:
+    """Leaves [*row, ...] of one of two trees."""
 
     def of_leaf(left: Array, right: Array) -> Array:
-        return jnp.where(condition.reshape(condition.shape + (1,) * (left.ndim - 2)), left, right)
+        shape = condition.shape + (1,) * (left.ndim - condition.ndim)
+        return jnp.where(condition.reshape(shape), left, right)
 
     return jax.tree.map(of_leaf, chosen, other)
 

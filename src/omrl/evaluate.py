@@ -102,7 +102,8 @@ def _outcome(
     config = setting.config
     if config.protocol == "explore":
         keys_of = standard_keys(config, labels, setting.env.spec.horizon)
-        return explore(setting, labels, keys_of), None
+        outcome, taken = explore(setting, labels, keys_of)
+        return outcome, _if_not_all(taken, config)
     adapted, taken = adapt(
         setting.algorithm,
         setting.states,
@@ -112,12 +113,18 @@ def _outcome(
         shots=config.rounds,
         context_seed=config.context_seed,
     )
-    rounds = None if (taken == config.rounds[-1]).all() else taken
+    rounds = _if_not_all(taken, config)
     if config.protocol == "finetune":
         assert contexts is not None
         identity = json.dumps([to_json(config), to_json(provenance)])
         return fine_tune(setting, adapted, contexts, labels, how, identity), rounds
     return _measured(setting, adapted, labels), rounds
+
+
+def _if_not_all(
+    taken: Int64[np.ndarray, "seed task"], config: EvalConfig
+) -> Int64[np.ndarray, "seed task"] | None:
+    return None if (taken == config.rounds[-1]).all() else taken
 
 
 def _measured(setting: Setting, adapted: Any, labels: Labels) -> Outcome:

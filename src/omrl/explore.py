@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Int, Int64, UInt32
 
+from omrl.adaptation import adapted, of_rows
 from omrl.algorithm import Algorithm
 from omrl.compiling import jit_briefly
 from omrl.context import seed_task_keys
@@ -83,8 +84,9 @@ def _trajectory_keys(
 
 def explore(
     setting: Setting, labels: Labels, keys_of: KeysOf, watch: Watch | None = None
-) -> Outcome:
-    """Returns of all trajectories; the shots of `labels` are their numbers, from 0.
+) -> tuple[Outcome, Int64[np.ndarray, "seed task"]]:
+    """Returns of all trajectories, and `Agents.rounds`; the shots of `labels` are the trajectories'
+    numbers, from 0.
 
     `keys_of` is `standard_keys` but where randomness is to be another.
     """
@@ -97,7 +99,7 @@ def explore(
             if number < labels.shots[-1]:
                 agents.learn(trajectories)
     successes = [outcome.success for outcome in outcomes if outcome.success is not None]
-    return Outcome(
+    outcome = Outcome(
         np.concatenate([outcome.returns for outcome in outcomes], axis=2),
         outcomes[0].baselines,
         {
@@ -106,6 +108,7 @@ def explore(
         },
         np.concatenate(successes, axis=2) if successes else None,
     )
+    return outcome, agents.rounds
 
 
 class Agents(Actor):
@@ -126,6 +129,10 @@ class Agents(Actor):
         """The tasks after all that was seen, leaves [seed, task, repetition, ...]."""
         self.acting = self._unknown
         """The tasks as they are acted on, guesses drawn."""
+        shape = len(labels.seeds), len(labels.tasks)
+        self.rounds = np.full(shape, self._config.explore.rounds, np.int64)
+        """Adaptation rounds that were taken every time and in every repetition: fewer than
+        `explore.rounds` where one diverged."""
 
     @property
     def lead(self) -> tuple[int, int, int]:
@@ -238,9 +245,10 @@ class Agents(Actor):
 
     def _adapt(self, support: Batch) -> Any:
         tasks, keys = self._unknown, self._keys[0, _use("adapt")]
-        for number in range(1, self._config.explore.rounds + 1):
-            tasks = _adapt_once(self._algorithm, self._states, tasks, support, keys, number)
-        return tasks
+        shots = (self._config.explore.rounds,)
+        after, taken = adapted(self._algorithm, self._states, tasks, support, keys, shots)
+        self.rounds = np.minimum(self.rounds, taken.min(-1))
+        return jax.tree.map(lambda leaf: leaf[:, :, :, 0], after)
 
 
 def _use(name: str) -> int:
@@ -281,15 +289,6 @@ def gathered(rows: Int64[np.ndarray, "*row sample"], leaf: Any) -> np.ndarray:
 
 
 # --- Programs: states have leaves [seed, ...], all others [seed, task, repetition, ...] ---
-
-
-def of_rows(one: Callable[..., Any], states: Any, *rows: Any) -> Any:
-    """`one(state, *row)` of every row."""
-
-    def of_seed(state: Any, *of_tasks: Any) -> Any:
-        return jax.vmap(jax.vmap(partial(one, state)))(*of_tasks)
-
-    return jax.vmap(of_seed)(states, *rows)
 
 
 @jit_briefly(static_argnums=0)
@@ -340,20 +339,3 @@ def _observe_all(
         return jax.lax.scan(observe, task, (steps, there, jnp.arange(there.shape[0])))[0]
 
     return of_rows(one, states, tasks, steps, there, keys)
-
-
-@partial(jax.jit, static_argnums=0)
-def _adapt_once(
-    algorithm: Algorithm,
-    states: Any,
-    tasks: Any,
-    support: Batch,
-    keys: UInt32[Array, "seed task repetition 2"],
-    number: int | Int[Array, ""],
-) -> Any:
-    """One round; leaves of `support` are [seed, task, repetition, sample, ...]."""
-
-    def one(state: Any, task: Any, batch: Batch, key: Key) -> Any:
-        return algorithm.adapt(state, task, batch, jax.random.fold_in(key, number))
-
-    return of_rows(one, states, tasks, support, keys)

@@ -58,8 +58,8 @@ class EvalResult:
     """Share of the episodes of the task's data that succeed, over its lifetime; NaN of tasks whose
     data does not tell, None where none does."""
     rounds_taken: Int64[np.ndarray, "seed task"] | None = None
-    """Adaptation rounds on the given context that did not diverge, where that is not all of them
-    (`omrl.adaptation`). None: all, or the protocol has no such context."""
+    """Adaptation rounds that did not diverge, where that is not all of them (`omrl.adaptation`); of
+    `explore` after every trajectory and in every repetition. None: all."""
 
     # --- Reading ---
 
@@ -359,7 +359,7 @@ def _check(
         check_array(path, name, array, dtype, shapes.get(name, (*lead, time or 1)), FIX)
     if not np.isfinite(named["returns"]).all():
         raise InputError(f"{path}: returns must be finite; {FIX}")
-    taken, asked = named.get("rounds_taken"), config.rounds[-1] if config.needs_context else 0
+    taken, asked = named.get("rounds_taken"), config.rounds[-1]
     if taken is not None and not (0 <= taken.min() < asked and taken.max() <= asked):
         raise InputError(
             f"{path}: rounds_taken must be 0 to {asked}, and somewhere fewer than that; {FIX}"

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64
 
+from omrl.adaptation import of_rows
 from omrl.algorithm import Algorithm
 from omrl.diagnostics.base import SOURCES
 from omrl.diagnostics.contexts import Case, batches_of, draw, offline_contexts, open_case, play
@@ -25,7 +26,7 @@ from omrl.diagnostics.results import ShiftResult
 from omrl.diagnostics.watching import Watchers
 from omrl.envs.positions import has_positions
 from omrl.errors import InputError
-from omrl.explore import Agents, of_rows
+from omrl.explore import Agents
 from omrl.metatrain import Trained
 from omrl.ops.latent import kl_to_prior
 from omrl.protocol import EvalConfig
