@@ -4,8 +4,7 @@ large the runs on its data are.
 `smoke` shows that the chain works from end to end; nothing is learned in so few updates. `gpu` has
 the settings of docs/results.md, where they were measured on cheetah-vel and ant-dir; the three
 other problems have those of ant-dir, humanoids fewer updates, and walkers and hoppers a slice of
-their own. `paper` has the
-presets that end in -paper as they are.
+their own. `paper` has the presets that end in -paper as they are.
 """
 
 from __future__ import annotations
