@@ -125,7 +125,7 @@ def test_it_adapts_to_what_it_explored_with_the_returns_of_each_trajectory(
         train_tasks=(0, 1, 2),
         eval=replace(config.eval, tasks=(4, 5)),
     )
-    seen, adapted = [], []
+    seen, adaptations = [], []
     whole = explore.joined
 
     def watched(trajectories, discount):
@@ -134,16 +134,16 @@ def test_it_adapts_to_what_it_explored_with_the_returns_of_each_trajectory(
         return batch
 
     monkeypatch.setattr(explore, "joined", watched)
-    adapt = explore._adapt_once
+    adapted = explore.adapted
     monkeypatch.setattr(
-        explore, "_adapt_once", lambda *given: adapted.append(given) or adapt(*given)
+        explore, "adapted", lambda *given: adaptations.append(given) or adapted(*given)
     )
     metatrain.start(config, hoppers, tmp_path / "run", quiet=True)
     returns = metatrain.evaluate_trained(metatrain.load_trained(tmp_path / "run")).returns
     assert returns.shape == (1, 2, 3, 4)
     assert np.isfinite(returns).all()
     trajectories, batch = seen[-1]
-    assert adapted[-1][3] is batch
+    assert adaptations[-1][3] is batch
     assert batch.mc_return.shape == (1, 2, 4, 400)
     lengths = np.stack([one.length for one in trajectories])
     assert lengths.max() < 200

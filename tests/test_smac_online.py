@@ -288,11 +288,11 @@ def test_killed_in_the_middle_of_the_online_phase(tmp_path, run, data):
 # --- Presets ---
 
 SMAC = {name: each for name, each in PRESETS.items() if isinstance(each.config.algo, SmacConfig)}
-METAWORLD = ("smac-ml1-", "smac-ml45")
+OFFLINE = ("smac-ml1-", "smac-ml45", "smac-offline-")
 """Of the offline phase alone."""
 
 
-@pytest.mark.parametrize("name", [name for name in SMAC if not name.startswith(METAWORLD)])
+@pytest.mark.parametrize("name", [name for name in SMAC if not name.startswith(OFFLINE)])
 def test_gradient_steps_per_environment_step(name):
     """Table 1 of the paper has 4; the code makes 16,000 updates for 5 x 1,000."""
     config = SMAC[name].config

@@ -198,7 +198,7 @@ def play(file: GoldenFile, case: str, period: int) -> tuple[list[Trajectories], 
         recorders[agents.labels.shots[0]](moment)
         latents.append(np.asarray(agents.acting.z)[0, 0, 0])
 
-    outcome = explore(setting, labels, numbers, watch)
+    outcome, _ = explore(setting, labels, numbers, watch)
     seen = [recorder.trajectories() for recorder in recorders]
     for number, one in enumerate(seen):
         assert outcome.returns[0, 0, number, 0] == pytest.approx(one.reward.sum(), rel=1e-6)
