@@ -11,9 +11,8 @@ from omrl.diagnostics.base import SETS, SOURCES
 
 def _phases(folder: str, run: str, end: int) -> Difference:
     """What a self-supervised phase is worth."""
-    name, after, before = "SMAC after its online phase - before", end, 50_000
-    (found,) = pairs(folder, (name, f"{run}/step-{after:08d}", f"{run}/step-{before:08d}"))
-    return found
+    name = "SMAC after its online phase - before"
+    return pairs(folder, (name, f"{run}/step-{end:08d}", f"{run}/step-00050000"))[0]
 
 
 def _smac(folder: str, **files: str) -> dict[str, str]:
