@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_TABLE = "declared; neither its collection nor its trainings are made"
-
 WHY: Mapping[str, str] = {
-    "macaw-workshop-fig1-walker-params": "needs a collection of its own, of the other physics of "
-    "the workshop version, and three trainings",
     "smac-fig5-humanoid-dir": "begun: of the PEARL run whose data all others are trained on, "
     "353,000 of 480,000 updates were made in 1,089 s beside five other processes",
     "smac-fig2-shift-humanoid-dir": "as Figure 5 of humanoid-dir",
-    "unicorn-table2-cheetah-vel": _TABLE,
-    "unicorn-table2-ant-dir": _TABLE,
 }
 """By id."""
