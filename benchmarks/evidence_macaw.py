@@ -128,8 +128,9 @@ MACAW: Mapping[str, Measured] = {
             ),
             _AGAINST_TASKS,
         ),
-        remark="before it is fine-tuned multi-task AWR is at least as good as MACAW after "
-        "adaptation (MACAW minus it -34.3 [-83.2, 7.4])",
+        remark="offline PEARL, which does well in the paper, does not adapt here (-1.9 [-45.5, "
+        "38.5]), and multi-task AWR before it is fine-tuned cannot be told from adapted MACAW "
+        "(MACAW minus it -34.3 [-83.2, 7.4])",
     ),
     _ML45: Measured(
         "environments/meta-world.md#the-papers-figures",

@@ -87,8 +87,8 @@ def page() -> tuple[str, dict[str, bytes]]:
             "## GPU time",
             "",
             f"The trainings whose logs and tables are in `results/` took {_hours():.1f} hours of "
-            "wall time together, but for one of four GPUs each on one or on a share of one; a few "
-            "that two figures share are counted twice.",
+            "wall time together, but for one of four GPUs each on one or, beside up to ten others, "
+            "on a share of one; a few that two figures share are counted twice.",
             "",
         )
     )
@@ -247,10 +247,12 @@ def _deviates(name: str) -> str:
         return omniglot.DEVIATES
     experiment = EXPERIMENTS[name]
     note = experiment.scales["gpu"].note
-    return "; ".join(filter(None, (_SCALE, experiment.deviates, note)))
+    scale = _SCALE if MEASURED[name].differences else _ENGINE
+    return "; ".join(filter(None, (scale, experiment.deviates, note)))
 
 
-_SCALE = "less data and fewer updates than the paper's, on MuJoCo 3"
+_ENGINE = "on MuJoCo 3"
+_SCALE = f"less data and fewer updates than the paper's, {_ENGINE}"
 FIGURES = "img/verdicts"
 """Folder of the figures, beside the page."""
 

@@ -7,8 +7,10 @@ docs/results.md, "MDPs of later papers", has all that was tried.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from omrl.algos.smac_config import SmacConfig
 from omrl.data.sample import BatchSpec
 from omrl.preset_smac import OURS
 from omrl.protocol import EvalConfig
@@ -31,17 +33,33 @@ OFFLINE = replace(
 """Contexts are of a whole lifetime, as in evaluation; actions of its last fifth, as MACAW's."""
 
 
+INFORMED = replace(OFFLINE, decoder_batch="context", kl_weight=0.001)
+"""Where rewards alone tell tasks apart: the decoder is trained on whole lifetimes, too. In the last
+fifth a velocity tells its own reward, whichever was asked for, and posteriors become the prior."""
+
+
 def presets(base: Preset) -> dict[str, Preset]:
     """All of them, made of `base`."""
+    make = partial(_preset, base)
+    return {
+        "smac-offline-hopper-params": make(
+            "hopper-params/corro-v1", OFFLINE, "five settings on the validation tasks 32 to 39"
+        ),
+        "smac-offline-cheetah-vel": make(
+            "cheetah-vel/oyster-v1",
+            INFORMED,
+            "eight settings on the validation tasks of the bundled lifetimes of cheetah-vel/macaw-v1",
+        ),
+    }
+
+
+def _preset(base: Preset, env: str, algo: SmacConfig, chosen: str) -> Preset:
     config = replace(
         base.config,
-        env="hopper-params/corro-v1",
-        algo=OFFLINE,
+        env=env,
+        algo=algo,
         train=TrainConfig(log_every=1000, eval_every=10_000, checkpoint_every=10_000),
         eval=EvalConfig(),
     )
-    source = (
-        "ours; the best of five settings on the validation tasks 32 to 39, by the mean return "
-        "after adaptation"
-    )
-    return {"smac-offline-hopper-params": replace(base, config=config, source=source)}
+    source = f"ours; the best of {chosen}, by the mean return after adaptation"
+    return replace(base, config=config, source=source)
