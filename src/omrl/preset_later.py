@@ -48,7 +48,8 @@ def presets(base: Preset) -> dict[str, Preset]:
         "smac-offline-cheetah-vel": make(
             "cheetah-vel/oyster-v1",
             INFORMED,
-            "eight settings on the validation tasks of the bundled lifetimes of cheetah-vel/macaw-v1",
+            "eight settings on the validation tasks of the bundled lifetimes of "
+            "cheetah-vel/macaw-v1",
         ),
     }
 
