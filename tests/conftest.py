@@ -13,13 +13,14 @@ ROOT = Path(__file__).resolve().parent.parent
 # On a machine with a GPU too: exact numbers and the absence of a GPU are tested.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("MUJOCO_GL", "disable")
-# Tests compile more than they compute; this halves the time. Without the emitters, what is fused
-# decides where a product and a sum become one instruction, so that an update in two programs would
-# differ in its last bit: AVX has no such instruction. The pinned jaxlib has these flags and ends at
-# unknown ones.
+# Tests compile more than they compute; this halves the time. One module per program takes a
+# tenth less where every worker has one core. Without the emitters, what is fused decides where a
+# product and a sum become one instruction, so that an update in two programs would differ in its
+# last bit: AVX has no such instruction. The pinned jaxlib has these flags and ends at unknown ones.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX",
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX "
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

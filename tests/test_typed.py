@@ -56,3 +56,17 @@ def test_axes_of_a_call_have_one_length():
 def test_the_library_is_checked():
     with pytest.raises(TypeError, match="x"):
         tanh_log_slope(jnp.ones((2, 2)))
+
+
+def test_results_are_checked_with_the_axes_of_their_arguments():
+    def doubled(x):
+        return result
+
+    doubled.__annotations__ = {"x": Float[Array, "n"], "return": Float[Array, "n"]}
+    function = jaxtyped(doubled, typechecker=typed.checked)
+    for result in (jnp.ones(3), jnp.ones(4), jnp.ones((3, 1)), 3.0):
+        if getattr(result, "shape", ()) == (3,):
+            assert function(jnp.ones(3)) is result
+        else:
+            with pytest.raises(TypeError, match="return value"):
+                function(jnp.ones(3))

@@ -1,11 +1,13 @@
-"""The checker of annotated types in tests: beartype, once per signature.
+"""The checker of annotated types in tests: beartype, once per signature, each value once per call.
 
 Functions within functions are made anew at every call, and so would be their checkers, which cost
-more than most of what they check.
+more than most of what they check. Of every function jaxtyping has two of them made: of the
+arguments, and, called after it in the same scope of axes, of the arguments and the result.
 """
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from types import FunctionType
@@ -39,7 +41,7 @@ class Signature:
 
 @lru_cache(maxsize=10_000)
 def _checker(signature: Signature) -> Callable[..., Any]:
-    return beartype(signature.function)
+    return _made(signature.function)
 
 
 def checked(function: FunctionType) -> Callable[..., Any]:
@@ -47,4 +49,29 @@ def checked(function: FunctionType) -> Callable[..., Any]:
     try:
         return _checker(Signature(function))
     except TypeError:  # An annotation without a hash.
+        return _made(function)
+
+
+def _made(function: FunctionType) -> Callable[..., Any]:
+    name = _result_name(function)
+    if not name:
         return beartype(function)
+
+    def same(result):
+        return result
+
+    same.__annotations__ = {"return": function.__annotations__["return"]}
+    same.__name__, same.__qualname__ = function.__name__, function.__qualname__
+    of_result = beartype(same)
+    return lambda *_, **arguments: of_result(arguments[name])
+
+
+def _result_name(function: FunctionType) -> str:
+    """The last keyword of a function that returns it and does nothing else, as that has of which
+    the arguments are checked already; empty: it is another one."""
+    code = function.__code__
+    if not code.co_kwonlyargcount or "return" not in function.__annotations__:
+        return ""
+    last = code.co_varnames[code.co_argcount + code.co_kwonlyargcount - 1]
+    returned = [each.argval for each in dis.get_instructions(function)][-2]
+    return last if returned == last else ""
