@@ -62,6 +62,7 @@ def _made(function: FunctionType) -> Callable[..., Any]:
 
     same.__annotations__ = {"return": function.__annotations__["return"]}
     same.__name__, same.__qualname__ = function.__name__, function.__qualname__
+    same.__module__ = function.__module__  # Names in quotes are of this.
     of_result = beartype(same)
     return lambda *_, **arguments: of_result(arguments[name])
 
