@@ -59,11 +59,11 @@ def test_the_library_is_checked():
 
 
 def test_results_are_checked_with_the_axes_of_their_arguments():
-    def doubled(x):
+    def given(x):
         return result
 
-    doubled.__annotations__ = {"x": Float[Array, "n"], "return": Float[Array, "n"]}
-    function = jaxtyped(doubled, typechecker=typed.checked)
+    given.__annotations__ = {"x": Float[Array, "n"], "return": Float[Array, "n"]}
+    function = jaxtyped(given, typechecker=typed.checked)
     for result in (jnp.ones(3), jnp.ones(4), jnp.ones((3, 1)), 3.0):
         if getattr(result, "shape", ()) == (3,):
             assert function(jnp.ones(3)) is result
