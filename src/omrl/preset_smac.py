@@ -44,8 +44,14 @@ OURS = SmacConfig(
     exploration=_FOUR_STEPS,
 )
 
-OUR_LAMBDA_PEARL = {"ant-dir": 0.05, "walker-params": 0.05, "hopper-params": 0.05}
-"""Chosen on validation tasks where the tables' weight of 1 makes the Qs diverge; else theirs."""
+_BY_RETURNS = "by returns on validation tasks"
+OUR_LAMBDA_PEARL = {
+    "ant-dir": (0.05, _BY_RETURNS),
+    "walker-params": (0.05, _BY_RETURNS),
+    "hopper-params": (0.05, _BY_RETURNS),
+    "humanoid-dir": (0.05, "as on ant-dir, walker-params and hopper-params"),
+}
+"""And how it was chosen, where the tables' weight of 1 makes the Qs diverge, or may; else theirs."""
 
 PAPER = SmacConfig(
     encoder_spread="deviation",
@@ -152,8 +158,8 @@ def _of_problem(make: Callable[..., Preset], problem: str) -> dict[str, Preset]:
     """Ours, that of the paper, and that of the code if it has one."""
     name, has_code = f"smac-{problem}", f"{problem}-code" in SLICES
     open_ = _PAPER_LEAVES_OPEN.format(iterations=_iterations(problem))
-    chosen = OUR_LAMBDA_PEARL.get(problem)
-    weighted = f"; lambda_pearl {chosen}, by returns on validation tasks" if chosen else ""
+    weight, how = OUR_LAMBDA_PEARL.get(problem, (None, ""))
+    weighted = f"; lambda_pearl {weight}, {how}" if how else ""
     made = {
         name: make(
             "ours",
@@ -205,7 +211,7 @@ def _variants(make: Callable[..., Preset], problem: str) -> dict[str, Preset]:
 
 
 def _ours(problem: str) -> SmacConfig:
-    weight = OUR_LAMBDA_PEARL.get(problem, OURS.self_supervised_reparam_weight)
+    weight, _ = OUR_LAMBDA_PEARL.get(problem, (OURS.self_supervised_reparam_weight, ""))
     return replace(OURS, self_supervised_reparam_weight=weight)
 
 
