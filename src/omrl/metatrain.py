@@ -13,8 +13,7 @@ import numpy as np
 
 from omrl import bundle, bundled
 from omrl.algorithm import Algorithm
-from omrl.algos.macaw_self_supervised import MacawSelfSupervisedConfig
-from omrl.algos.smac_config import SmacConfig
+from omrl.cautions import tell_cautions
 from omrl.collector import Collector
 from omrl.context import Contexts, draw_contexts, without_data
 from omrl.data.buffers import Buffers, TrainingData
@@ -91,7 +90,7 @@ def start(
     )
     algorithm = build(config, record.spec)
     _check_encoder(problem, algorithm)
-    _warn_of_labels(config, problem.env, report)
+    tell_cautions(record, problem.env, report)
     check_data(algorithm, loaded.data, np.array(problem.train_tasks))
     layout = Layout.of(devices, config.train.seeds)
     room = disk_bytes(algorithm, layout, config.train)
@@ -158,17 +157,6 @@ def _check_encoder(problem: Problem, algorithm: Algorithm) -> None:
             f"encoder_slice, --encoder-data: {type(algorithm).__name__} draws no batch of the "
             f"encoder buffer, only {', '.join(spec.name for spec in specs)} of the main one; leave "
             "them out, or set the buffer of a batch to encoder"
-        )
-
-
-def _warn_of_labels(config: RunConfig, env: TaskEnv, report: Callable[[str], None]) -> None:
-    """Tells where rewards, from which encoder and decoder learn, hardly tell tasks apart."""
-    decodes = isinstance(config.algo, SmacConfig | MacawSelfSupervisedConfig)
-    if decodes and env.task_changes_physics:
-        report(
-            f"warning: tasks of {env.spec.id} differ in their physics; where the reward is "
-            "the same function in all of them, the reward decoder and its labels cannot tell "
-            "them apart"
         )
 
 

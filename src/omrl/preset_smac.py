@@ -51,7 +51,7 @@ OUR_LAMBDA_PEARL = {
     "hopper-params": (0.05, _BY_RETURNS),
     "humanoid-dir": (0.05, "as on ant-dir, walker-params and hopper-params"),
 }
-"""And how it was chosen, where the tables' weight of 1 makes the Qs diverge, or may; else theirs."""
+"""And how it was chosen, where the tables' weight of 1 makes Qs diverge or may; else it is 1."""
 
 PAPER = SmacConfig(
     encoder_spread="deviation",

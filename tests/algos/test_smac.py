@@ -12,7 +12,6 @@ import pytest
 
 import bandits
 from hand import CRITICS, Z, hand_batch, linear
-from omrl import metatrain
 from omrl.algos import latent_context, smac_learner
 from omrl.algos.latent_context import Acted
 from omrl.algos.smac import Smac, SmacState
@@ -20,10 +19,8 @@ from omrl.algos.smac_config import SmacConfig
 from omrl.algos.smac_learner import ActorCritic, Representation
 from omrl.data.buffers import Buffers
 from omrl.data.sample import BatchSpec
-from omrl.envs import registry
 from omrl.errors import InputError
 from omrl.nets.latent_mlp import LatentMlp
-from omrl.presets import PRESETS
 from omrl.train import check_data
 from omrl.types import Batch
 from quick import quick_jit
@@ -382,15 +379,3 @@ def test_a_context_larger_than_the_encoder_buffer_is_refused():
     data = Buffers(make_data(SPEC, num_rows=20), make_data(SPEC, num_rows=10))
     with pytest.raises(InputError, match=r"batch 'context' needs 11 rows .* there are 10"):
         check_data(make_smac(context=context), data, np.arange(6))
-
-
-@pytest.mark.parametrize(
-    ("preset", "warned"), [("smac-walker-params", True), ("smac-cheetah-vel", False)]
-)
-def test_a_decoder_of_rewards_is_warned_of_tasks_that_rewards_do_not_tell(preset, warned):
-    config = PRESETS[preset].config
-    told: list[str] = []
-    metatrain._warn_of_labels(config, registry.make(config.env), told.append)
-    assert [line.startswith("warning: tasks of walker-params/smac-v1") for line in told] == (
-        [True] if warned else []
-    )
