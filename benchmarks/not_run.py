@@ -1,7 +1,7 @@
 """Why an experiment has no verdict at scale gpu; `verdicts.py` prints it.
 
-What remains is time on a GPU. Seconds are of collections that were made, on one NVIDIA H200 and 12
-to 24 CPU cores; neither data nor checkpoints are kept in the repository, `results/` has returns.
+Seconds are wall time on one NVIDIA H200 and 16 CPU cores. Neither data nor checkpoints are kept in
+the repository; `results/` has returns.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 WHY: Mapping[str, str] = {
-    "smac-fig5-humanoid-dir": "begun: of the PEARL run whose data all others are trained on, "
-    "353,000 of 480,000 updates were made in 1,089 s beside five other processes",
-    "smac-fig2-shift-humanoid-dir": "as Figure 5 of humanoid-dir",
+    "smac-fig2-shift-humanoid-dir": "run once, on the runs of Figure 5 there, in 357 s beside "
+    "others: its table is in results.md#humanoid-dir, its raw returns were not kept, and a verdict "
+    "is of raw returns alone",
 }
 """By id."""
