@@ -27,7 +27,8 @@ _LATER: Mapping[str, Measured] = {
         (),
         remark="SMAC's offline phase ignores its contexts with the settings of hoppers; its own, "
         "chosen on validation tasks of other lifetimes, mend that but for targets of 0.5 to 1 m/s, "
-        "at which it is at -100. The agents that made the data end at -27.1 on these tasks",
+        "at which they are no better (-100.0). The agents that made the data end at -27.1 on these "
+        "tasks",
     ),
     "unicorn-table2-ant-dir": Measured(_SECTION, ()),
 }

@@ -67,7 +67,8 @@ def _column(problem: str) -> Experiment:
         deviates="tasks are others, and data are whole lifetimes of our own learners: the paper "
         "has 20 test tasks and at most 40 to train on, of about 450,000 transitions each; settings "
         "are those that were chosen on cheetah-vel/macaw-v1, not tuned on this problem, those of "
-        "SMAC's offline phase on validation tasks of hopper-params/corro-v1",
+        "SMAC's offline phase on validation tasks of hopper-params/corro-v1, and its own settings, "
+        "where there is such a row, on those of cheetah-vel/macaw-v1",
     )
 
 

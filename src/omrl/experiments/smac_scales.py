@@ -3,8 +3,8 @@ large the runs on its data are.
 
 `smoke` shows that the chain works from end to end; nothing is learned in so few updates. `gpu` has
 the settings of docs/results.md, where they were measured on cheetah-vel and ant-dir; the three
-other problems have those of ant-dir, humanoids fewer updates, and all three another slice than the
-paper's. `paper` has the presets that end in -paper as they are.
+other problems have those of ant-dir, humanoids fewer updates, and all three a slice of our choice.
+`paper` has the presets that end in -paper as they are.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ PART: Mapping[str, str] = {
     "hopper-params": "last-1200-transitions",
     "humanoid-dir": "last-1200-transitions",
 }
-"""Of the data at scale gpu, by problem, where it is not the paper's: chosen on validation tasks of
-walkers and hoppers, docs/results.md, and taken over for humanoids, whose first 1,200 transitions
-are random actions, too."""
+"""Of the data at scale gpu, by problem, where the paper does not tell it: chosen on validation
+tasks of walkers and hoppers, docs/results.md, and taken over for humanoids, whose first 1,200
+transitions are random actions, too."""
 
 FIRST_TEST: Mapping[str, int] = {"cheetah-vel": 100, "ant-dir": 100}
 """Number of the first test task, by problem; else 50."""
