@@ -25,9 +25,9 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
-from jaxtyping import install_import_hook
+import typed
 
-install_import_hook("omrl", "typed.checked")
+typed.install()
 
 import jax
 import pytest

@@ -1,15 +1,20 @@
-"""Checkers that functions share: of each signature its own."""
+"""Which checker a function has, and that functions of one signature share it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from jaxtyping import Array, Float, jaxtyped
+from jaxtyping import Array, Float, PyTree, jaxtyped
 
 import typed
 from omrl.ops.gaussian import tanh_log_slope
+from omrl.stats import Estimate, Returns
+from omrl.tables import print_lines
 
 
 def made(kind: Any) -> Any:
@@ -70,3 +75,76 @@ def test_results_are_checked_with_the_axes_of_their_arguments():
         else:
             with pytest.raises(TypeError, match="return value"):
                 function(jnp.ones(3))
+
+
+# --- With jaxtyping where there are axes, else without ---
+
+
+NAMED = Mapping, Sequence, Literal, PyTree, Returns
+"""In the hints below."""
+
+
+def hinted(x):
+    return x
+
+
+@pytest.mark.parametrize(
+    ("hint", "plain"),
+    [
+        ("Sequence[int] | None", True),
+        ("Mapping[str, tuple[float, ...]]", True),
+        ("Literal['a', 'b']", True),
+        ("np.ndarray", True),
+        ("Plain", True),
+        (int | None, True),
+        (Annotated[float, "positive"], True),
+        ("Float[Array, 'n']", False),
+        ("dict[str, Float[Array, 'n']]", False),
+        (dict[str, Float[Array, " n"]], False),
+        ("PyTree[int]", False),
+        ("Returns", False),  # Another name of arrays.
+        ("NotThereYet", False),
+        ("np.not_there", False),
+    ],
+)
+def test_what_has_axes_or_may_have_them_is_told(hint, plain):
+    hinted.__annotations__ = {"x": hint}
+    assert typed._is_plain(hinted) == plain
+
+
+def test_functions_without_axes_are_checked():
+    hinted.__annotations__ = {"x": "int", "return": "str"}
+    function = typed.jaxtyped(hinted, typechecker=None)
+    with pytest.raises(TypeError, match="x"):
+        function("1")
+    with pytest.raises(TypeError, match="return"):
+        function(1)
+
+
+@dataclass
+class Plain:
+    number: int
+
+
+@dataclass
+class Pair:
+    """Of arrays that are equally long."""
+
+    x: Float[np.ndarray, " n"]
+    y: Float[np.ndarray, " n"]
+
+
+def test_dataclasses_are_checked_with_and_without_axes():
+    plain, pair = (typed.jaxtyped(each, typechecker=typed.checked) for each in (Plain, Pair))
+    assert plain(1).number == len(pair(np.ones(1), np.ones(1)).x)
+    with pytest.raises(TypeError, match="number"):
+        plain("1")
+    with pytest.raises(TypeError, match="y"):
+        pair(np.ones(1), np.ones(2))
+
+
+def test_of_the_library_both_are_checked():
+    with pytest.raises(TypeError, match="value"):
+        Estimate("1", 0.0, 0.0, "")
+    with pytest.raises(TypeError, match="title"):
+        print_lines(1, [])

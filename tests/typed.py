@@ -1,19 +1,88 @@
-"""The checker of annotated types in tests: beartype, once per signature, each value once per call.
+"""The checkers of annotated types in tests: beartype, and around it jaxtyping where a signature has
+axes.
+
+Most have none. jaxtyping would open a scope for axes at each of their calls all the same, which
+takes ten times as long as to look at types.
 
 Functions within functions are made anew at every call, and so would be their checkers, which cost
-more than most of what they check. Of every function jaxtyping has two of them made: of the
-arguments, and, called after it in the same scope of axes, of the arguments and the result.
+more than most of what they check: they have one per signature. Of every function jaxtyping has two
+of them made: of the arguments, and, called after it in the same scope of axes, of the arguments and
+the result. Here each value is looked at once.
 """
 
 from __future__ import annotations
 
+import builtins
+import dataclasses
 import dis
+import re
 from collections.abc import Callable, Hashable
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import FunctionType
-from typing import Any
+from typing import Any, get_args
 
-from beartype import beartype
+import jaxtyping
+from beartype import BeartypeConf, beartype
+
+_jaxtyped = jaxtyping.jaxtyped
+_plainly = beartype(conf=BeartypeConf(violation_type=TypeError))  # As that of jaxtyping is.
+
+
+def install() -> None:
+    """Checks all of omrl that is imported from now on."""
+    jaxtyping.jaxtyped = jaxtyped
+    jaxtyping.install_import_hook("omrl", f"{__name__}.checked")
+
+
+# --- Which of the two ---
+
+
+def jaxtyped(target: Any = None, *, typechecker: Any) -> Any:
+    """`jaxtyping.jaxtyped`, for what has axes; for other functions and dataclasses beartype."""
+    if target is None:
+        return partial(jaxtyped, typechecker=typechecker)
+    if isinstance(target, type) and dataclasses.is_dataclass(target) and _is_plain(target.__init__):
+        target.__init__ = _plainly(target.__init__)
+        return target
+    if _is_plain(target):
+        return _plainly(target)
+    return _jaxtyped(target, typechecker=typechecker)
+
+
+def _is_plain(function: Any) -> bool:
+    """Whether it is a function without axes in its annotations; no as well where that cannot be
+    told, and of functions within functions, which beartype would look at anew each time."""
+    if not isinstance(function, FunctionType) or "<locals>" in function.__qualname__:
+        return False
+    return not any(_may_have_axes(hint, function) for hint in function.__annotations__.values())
+
+
+_LITERAL = re.compile(r"Literal\[[^]]*\]")
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+
+
+def _may_have_axes(hint: Any, function: FunctionType) -> bool:
+    if not isinstance(hint, str):
+        return type(hint).__module__.startswith("jaxtyping") or any(
+            _may_have_axes(part, function) for part in get_args(hint) if not isinstance(part, str)
+        )
+    hint = _LITERAL.sub("str", hint)
+    if "'" in hint or '"' in hint:  # Axes are in quotes, and names that are not there yet.
+        return True
+    return any(_is_unclear(name, function) for name in _NAME.findall(hint))
+
+
+def _is_unclear(name: str, function: FunctionType) -> bool:
+    """Whether a name is of something with axes, or of nothing that is there yet."""
+    first, *others = name.split(".")
+    missing = object()
+    found = function.__globals__.get(first, getattr(builtins, first, missing))
+    for other in others:
+        found = getattr(found, other, missing)
+    return found is missing or _may_have_axes(found, function)
+
+
+# --- One checker per signature ---
 
 
 class Signature:
