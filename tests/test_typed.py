@@ -98,6 +98,10 @@ def hinted(x):
         ("Plain", True),
         (int | None, True),
         (Annotated[float, "positive"], True),
+        (Literal["Float"], True),
+        (list["Plain"], True),
+        (list["Returns"], False),
+        (Sequence["Returns"] | None, False),
         ("Float[Array, 'n']", False),
         ("dict[str, Float[Array, 'n']]", False),
         (dict[str, Float[Array, " n"]], False),
@@ -135,6 +139,8 @@ class Pair:
 
 
 def test_dataclasses_are_checked_with_and_without_axes():
+    assert typed._is_plain(Plain.__init__)
+    assert not typed._is_plain(Pair.__init__)
     plain, pair = (typed.jaxtyped(each, typechecker=typed.checked) for each in (Plain, Pair))
     assert plain(1).number == len(pair(np.ones(1), np.ones(1)).x)
     with pytest.raises(TypeError, match="number"):

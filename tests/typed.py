@@ -2,7 +2,7 @@
 axes.
 
 Most have none. jaxtyping would open a scope for axes at each of their calls all the same, which
-takes ten times as long as to look at types.
+takes longer than to look at types.
 
 Functions within functions are made anew at every call, and so would be their checkers, which cost
 more than most of what they check: they have one per signature. Of every function jaxtyping has two
@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
 from types import FunctionType
-from typing import Any, get_args
+from typing import Annotated, Any, ForwardRef, Literal, get_args, get_origin
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
@@ -62,14 +62,23 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def _may_have_axes(hint: Any, function: FunctionType) -> bool:
+    if isinstance(hint, ForwardRef):
+        hint = hint.__forward_arg__
     if not isinstance(hint, str):
         return type(hint).__module__.startswith("jaxtyping") or any(
-            _may_have_axes(part, function) for part in get_args(hint) if not isinstance(part, str)
+            _may_have_axes(part, function) for part in _parts(hint)
         )
     hint = _LITERAL.sub("str", hint)
     if "'" in hint or '"' in hint:  # Axes are in quotes, and names that are not there yet.
         return True
     return any(_is_unclear(name, function) for name in _NAME.findall(hint))
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    """The hints within a hint."""
+    if get_origin(hint) is Literal:
+        return ()
+    return get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
 
 
 def _is_unclear(name: str, function: FunctionType) -> bool:
