@@ -30,9 +30,13 @@ class Side:
     quantity: Literal["returns", "kl", "success", "spread"] = "returns"
     """success: of episodes [percent]; of diagnoses: kl of posteriors to the prior [nats], spread of
     the ends of trajectories [m]."""
+    again: tuple[str, ...] = ()
+    """Files of further runs of the same; their seeds are more of it."""
 
     def values(self) -> Float[np.ndarray, "seed task episode"]:
-        path = RESULTS / self.file
+        return np.concatenate([self._of(RESULTS / file) for file in (self.file, *self.again)])
+
+    def _of(self, path: Path) -> Float[np.ndarray, "seed task episode"]:
         if self.quantity == "spread":
             return _spread(TracesResult.load(path), SETS[self.shot])
         with np.load(path) as arrays:

@@ -114,3 +114,19 @@ def test_a_difference_is_of_the_same_seed_task_and_episode(tmp_path, monkeypatch
         assert module.Difference("one more", *sides).seeds_above() == "2 of 2"
         assert module.Difference("one less", *sides[::-1]).seeds_above() == "0 of 2"
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
+
+
+def test_seeds_of_several_runs_are_pooled(tmp_path, monkeypatch):
+    for name, value in (("before", 0.0), ("after", 2.0), ("again", -1.0)):
+        np.savez(tmp_path / f"{name}.npz", returns=np.full((4, 3, 2, 4), value))
+    with scripts.benchmark("difference") as module:
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+        difference = module.Difference(
+            "after - before",
+            module.Side("after.npz", again=("again.npz",)),
+            module.Side("before.npz", again=("before.npz",)),
+        )
+        found = difference.estimate()
+        assert difference.seeds_above() == "4 of 8"
+    assert found.value == 0.5
+    assert found.low is not None and found.low < 0
