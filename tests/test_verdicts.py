@@ -129,4 +129,5 @@ def test_seeds_of_several_runs_are_pooled(tmp_path, monkeypatch):
         found = difference.estimate()
         assert difference.seeds_above() == "4 of 8"
     assert found.value == 0.5
-    assert found.low is not None and found.low < 0
+    assert found.low is not None
+    assert found.low < 0
