@@ -31,10 +31,10 @@ class Side:
     """success: of episodes [percent]; of diagnoses: kl of posteriors to the prior [nats], spread of
     the ends of trajectories [m]."""
     again: tuple[str, ...] = ()
-    """Files of further runs of the same; their seeds are more of it."""
+    """Files of further runs with the same seeds; what counts is the mean of all runs of each."""
 
     def values(self) -> Float[np.ndarray, "seed task episode"]:
-        return np.concatenate([self._of(RESULTS / file) for file in (self.file, *self.again)])
+        return np.mean([self._of(RESULTS / file) for file in (self.file, *self.again)], axis=0)
 
     def _of(self, path: Path) -> Float[np.ndarray, "seed task episode"]:
         if self.quantity == "spread":

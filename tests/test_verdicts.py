@@ -116,9 +116,10 @@ def test_a_difference_is_of_the_same_seed_task_and_episode(tmp_path, monkeypatch
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
 
 
-def test_seeds_of_several_runs_are_pooled(tmp_path, monkeypatch):
-    for name, value in (("before", 0.0), ("after", 2.0), ("again", -1.0)):
-        np.savez(tmp_path / f"{name}.npz", returns=np.full((4, 3, 2, 4), value))
+def test_several_runs_are_one_mean_for_each_seed(tmp_path, monkeypatch):
+    of_seed = np.arange(4.0)[:, None, None, None]
+    for name, value in (("before", 0.0), ("after", 2.0), ("again", of_seed - 5.0)):
+        np.savez(tmp_path / f"{name}.npz", returns=np.zeros((4, 3, 2, 4)) + value)
     with scripts.benchmark("difference") as module:
         monkeypatch.setattr(module, "RESULTS", tmp_path)
         difference = module.Difference(
@@ -126,8 +127,6 @@ def test_seeds_of_several_runs_are_pooled(tmp_path, monkeypatch):
             module.Side("after.npz", again=("again.npz",)),
             module.Side("before.npz", again=("before.npz",)),
         )
-        found = difference.estimate()
-        assert difference.seeds_above() == "4 of 8"
-    assert found.value == 0.5
-    assert found.low is not None
-    assert found.low < 0
+        assert difference.above.values()[:, 0, 0].tolist() == [-1.5, -1.0, -0.5, 0.0]
+        assert difference.seeds_above() == "0 of 4"
+    assert difference.estimate().value == -0.75
