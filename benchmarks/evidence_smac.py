@@ -191,7 +191,7 @@ _COLLAPSED = (
     "tasks apart)"
 )
 _NOT_FINITE = (
-    "Of MACAW with matched hyper-parameters one of the four seeds is suddenly not finite, which "
+    "With matched hyper-parameters MACAW is suddenly not finite, on hoppers one seed of four, which "
     "ends the run of all"
 )
 _SAWYER = "smac-sawyer"

@@ -59,9 +59,10 @@ def _describe(
     seeds: Int[np.ndarray, " seed"],
     leaves: list[str],
 ) -> str:
-    """`seed 3, task 17: metric value_loss, leaf value.layers[0].kernel` of the first bad seed."""
+    """`seed 3, task 17: metric value_loss, leaf value.layers[0].kernel` of the first bad seed, and
+    which others are."""
     bad = {name: ~np.isfinite(rows) for name, rows in metrics.items()}
-    seed = next(
+    seed, *others = (
         seed
         for seed in range(len(seeds))
         if not finite[seed].all() or any(rows[seed].any() for rows in bad.values())
@@ -78,4 +79,5 @@ def _describe(
         break
     if not finite[seed].all():
         tensors.append(f"leaf {leaves[int(np.argmin(finite[seed]))]}")
-    return f"seed {seeds[seed]}, {tasks}: {', '.join(tensors)} not finite"
+    alike = f"; also of seed {', '.join(str(seeds[other]) for other in others)}" if others else ""
+    return f"seed {seeds[seed]}, {tasks}: {', '.join(tensors)} not finite{alike}"
