@@ -191,8 +191,8 @@ _COLLAPSED = (
     "tasks apart)"
 )
 _NOT_FINITE = (
-    "With matched hyper-parameters MACAW is suddenly not finite, on hoppers one seed of four, which "
-    "ends the run of all"
+    "With matched hyper-parameters MACAW is suddenly not finite, on hoppers one seed of four, "
+    "which ends the run of all"
 )
 _SAWYER = "smac-sawyer"
 _HUMANOID = "smac-humanoid-dir"
