@@ -77,6 +77,25 @@ def test_results_are_checked_with_the_axes_of_their_arguments():
                 function(jnp.ones(3))
 
 
+# --- Of many calls some ---
+
+
+def test_many_calls_of_one_test_are_checked_now_and_then():
+    function = made(Float[Array, "n"])
+    refused = []
+    for call in range(1, 2 * typed.FIRST + 1):
+        try:
+            function("no array")
+        except TypeError:
+            refused.append(call)
+    often = [*range(1, typed.FIRST + 1)]
+    rarely = range(typed.FIRST + 1, 2 * typed.FIRST + 1)
+    assert refused == [*often, *(call for call in rarely if call % typed.EVERY == 0)]
+    typed.begin_test()
+    with pytest.raises(TypeError, match="x"):
+        function("no array")
+
+
 # --- With jaxtyping where there are axes, else without ---
 
 

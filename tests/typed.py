@@ -8,6 +8,9 @@ Functions within functions are made anew at every call, and so would be their ch
 more than most of what they check: they have one per signature. Of every function jaxtyping has two
 of them made: of the arguments, and, called after it in the same scope of axes, of the arguments and
 the result. Here each value is looked at once.
+
+What simulates calls the same thirty functions at every step. In one test a function is checked at
+its first `FIRST` calls and then at every `EVERY`-th.
 """
 
 from __future__ import annotations
@@ -16,13 +19,16 @@ import builtins
 import dataclasses
 import dis
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from types import FunctionType
 from typing import Annotated, Any, ForwardRef, Literal, get_args, get_origin
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
+
+FIRST, EVERY = 50, 20
 
 _jaxtyped = jaxtyping.jaxtyped
 _plainly = beartype(conf=BeartypeConf(violation_type=TypeError))  # As that of jaxtyping is.
@@ -46,7 +52,30 @@ def jaxtyped(target: Any = None, *, typechecker: Any) -> Any:
         return target
     if _is_plain(target):
         return _plainly(target)
-    return _jaxtyped(target, typechecker=typechecker)
+    typed = _jaxtyped(target, typechecker=typechecker)
+    return _now_and_then(target, typed) if isinstance(target, FunctionType) else typed
+
+
+_calls: Counter[int] = Counter()
+"""In this test, by the identity of the code, which functions within functions share."""
+
+
+def begin_test() -> None:
+    """From now on the first calls are checked again."""
+    _calls.clear()
+
+
+def _now_and_then(function: FunctionType, typed: Callable[..., Any]) -> Callable[..., Any]:
+    code = id(function.__code__)
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        _calls[code] = count = _calls[code] + 1
+        if count <= FIRST or count % EVERY == 0:
+            return typed(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return called
 
 
 def _is_plain(function: Any) -> bool:

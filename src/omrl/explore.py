@@ -174,7 +174,7 @@ class Agents(Actor):
         """Trajectory `number` begins."""
         settings = self._config.explore
         self.labels = replace(self.labels, shots=(number,))
-        self._keys = self._keys_of(number)
+        self._keys = np.asarray(self._keys_of(number))  # Every step takes some of them.
         explores = number < settings.episodes
         own = {"by-method": self._algorithm.online_context != "batch"}
         deterministic = own.get(settings.actions, settings.actions == "deterministic")
