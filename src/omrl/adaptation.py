@@ -55,7 +55,7 @@ def adapted(
     states: Any,
     task: Any,
     support: Batch | None,
-    keys: UInt32[Array, "*row 2"],
+    keys: UInt32[Array | np.ndarray, "*row 2"],
     shots: Sequence[int],
 ) -> Adapted:
     """The same from tasks [*row, ...] on; leaves of the support are [*row, sample, ...]."""
