@@ -52,10 +52,6 @@ def pytest_collection_finish():
     gc.set_threshold(20_000, 10, 10)
 
 
-def pytest_runtest_setup():
-    typed.begin_test()
-
-
 @pytest.fixture
 def getkey():
     """A function that returns a fresh key at every call."""

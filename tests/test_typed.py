@@ -77,23 +77,61 @@ def test_results_are_checked_with_the_axes_of_their_arguments():
                 function(jnp.ones(3))
 
 
-# --- Of many calls some ---
+# --- Calls that are alike ---
 
 
-def test_many_calls_of_one_test_are_checked_now_and_then():
-    function = made(Float[Array, "n"])
-    refused = []
-    for call in range(1, 2 * typed.FIRST + 1):
-        try:
-            function("no array")
-        except TypeError:
-            refused.append(call)
-    often = [*range(1, typed.FIRST + 1)]
-    rarely = range(typed.FIRST + 1, 2 * typed.FIRST + 1)
-    assert refused == [*often, *(call for call in rarely if call % typed.EVERY == 0)]
-    typed.begin_test()
-    with pytest.raises(TypeError, match="x"):
-        function("no array")
+def test_a_call_that_differs_in_anything_is_checked_after_many_that_are_right():
+    def first(x, y):
+        return result
+
+    first.__annotations__ = {
+        "x": Float[Array, "n"],
+        "y": Float[Array, "n"],
+        "return": Float[Array, "n"],
+    }
+    function = typed.jaxtyped(first, typechecker=typed.checked)
+    right = result = jnp.ones(3)
+    for _ in range(3):
+        assert function(right, right) is right
+    for wrong in (jnp.ones(2), jnp.ones((3, 1)), jnp.ones(3, int), np.ones(3), 1.0, [1.0], None):
+        with pytest.raises(TypeError, match="y"):
+            function(right, wrong)
+        result = wrong
+        with pytest.raises(TypeError, match="return value"):
+            function(right, right)
+        result = right
+    result = jnp.ones(4)
+    assert function(result, result) is result
+
+
+class Looking(type):
+    looks = 0
+
+    def __instancecheck__(cls, value):
+        Looking.looks += 1
+        return True
+
+
+class Looked(metaclass=Looking):
+    """All are of it, and every look is counted."""
+
+
+def test_calls_that_are_alike_are_looked_at_once(monkeypatch):
+    monkeypatch.setattr(Looking, "looks", 0)
+
+    def both(x, y):
+        return x
+
+    both.__annotations__ = {"x": Float[Array, "n"], "y": Looked}
+    function = typed.jaxtyped(both, typechecker=typed.checked)
+    counts = []
+    for length in (3, 3, 3, 4, 4, 3):
+        function(jnp.ones(length), jnp.ones(length))
+        counts.append(Looking.looks)
+    assert 0 < counts[0] == counts[1] == counts[2] < counts[3] == counts[4] == counts[5]
+    function(jnp.ones(3), {1: 1})  # What is in a mapping may differ.
+    function(jnp.ones(3), {1: 1})
+    assert Looking.looks > counts[5] + 1
 
 
 # --- With jaxtyping where there are axes, else without ---
