@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evidence_base import Measured
+from evidence_diagnoses import DIAGNOSES
 from evidence_macaw import MACAW
 from evidence_smac import SMAC
 
@@ -34,7 +35,7 @@ _LATER: Mapping[str, Measured] = {
 }
 """Numbers of papers with other MDPs are anchors and give no verdict."""
 
-MEASURED: Mapping[str, Measured] = {**MACAW, **SMAC, **_LATER}
+MEASURED: Mapping[str, Measured] = {**MACAW, **SMAC, **DIAGNOSES, **_LATER}
 """By id."""
 
 DRAWN: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""SMAC's figures."""
+"""SMAC's figures of returns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from difference import Difference, Side
 from evidence_base import Measured, pairs
-from omrl.diagnostics.base import SETS, SOURCES
 
 
 def _side(step: int, run: str, *again: str) -> Side:
@@ -15,7 +14,7 @@ def _side(step: int, run: str, *again: str) -> Side:
     return Side(first, again=tuple(others))
 
 
-def _phases(end: int, *runs: str) -> Difference:
+def phases(end: int, *runs: str) -> Difference:
     """What a self-supervised phase is worth."""
     of_runs = f", {len(runs)} runs" if len(runs) > 1 else ""
     name = f"SMAC after its online phase - before{of_runs}"
@@ -53,7 +52,7 @@ def _fig_5_physics(problem: str, remark: str) -> Measured:
     return Measured(
         _ALL_METHODS,
         (
-            _phases(350_000, f"{folder}/smac", f"smac-{problem}-params/last-1200/again/smac"),
+            phases(350_000, f"{folder}/smac", f"smac-{problem}-params/last-1200/again/smac"),
             *pairs(
                 folder,
                 ("SMAC - MACAW, original", smac, macaw),
@@ -77,7 +76,7 @@ def _fig_5_physics(problem: str, remark: str) -> Measured:
             pearl="pearl/step-00640000",
             oracle="oracle/step-00350000",
         ),
-        remark=f"{remark}. {_COLLAPSED}, so that one policy is learned for all physics and nothing "
+        remark=f"{remark}. {COLLAPSED}, so that one policy is learned for all physics and nothing "
         f"is adapted. {_NOT_FINITE}. BOReL, and on walkers MACAW, are below standing still, not "
         "near SMAC's offline phase. lambda_pearl is 0.05, not the tables' 1, and the slice the "
         "last 1,200 transitions, both chosen on validation tasks by SMAC's returns after walkers "
@@ -119,74 +118,12 @@ def _fig_8_physics(problem: str, of_oracle: int, remark: str) -> Measured:
         f"smac-{problem}-params/last-1200/again/smac",
         350_000,
         f"{folder}/oracle/step-{of_oracle:08d}",
-        f"{remark}. {_COLLAPSED}, so that one policy is learned",
+        f"{remark}. {COLLAPSED}, so that one policy is learned",
     )
 
 
-def _shift(run: str, diagnosis: str, end: int, section: str, remark: str) -> Measured:
-    """Figure 2: what explored contexts do to a policy in place of logged ones, as it is learned
-    offline."""
-    before, after = (f"{run}/diagnose-shift/{diagnosis}-{step:08d}.npz" for step in (50_000, end))
-    logged, explored = (SOURCES.index(name) for name in ("offline", "online"))
-    return Measured(
-        section,
-        (
-            Difference(
-                "SMAC before its online phase, on training tasks, logged - explored contexts",
-                Side(before, logged),
-                Side(before, explored),
-            ),
-            Difference(
-                "KL to the prior of its posteriors [nats], explored - logged contexts",
-                Side(before, explored, "kl"),
-                Side(before, logged, "kl"),
-            ),
-        ),
-        diagnosis="shift",
-        checkpoints=(before, after),
-        remark=remark,
-    )
-
-
-def _shift_physics(problem: str, after: str) -> Measured:
-    """Of walkers or hoppers; `after`: the difference of returns after the online phase."""
-    return _shift(
-        f"smac-{problem}-params/last-1200/again/smac",
-        "d0a49df4",
-        350_000,
-        _PHYSICS,
-        f"there are no posteriors to shift. {_COLLAPSED}; a median of 1.59 nats is what 256 "
-        "transitions make of a posterior that is the prior after the 64 of training, each of "
-        "which narrows it (5 / 2 (64 / 256 - 1 - log(64 / 256)) = 1.59), so a difference of "
-        "thousandths says nothing. After the online phase returns with logged contexts are "
-        f"{after} above those with explored ones",
-    )
-
-
-def _traces(*spreads: tuple[str, tuple[str, int], tuple[str, int]]) -> Measured:
-    """Figure 6 or 7: how far apart the ends of tasks are, by set of trajectories and checkpoint."""
-
-    def side(name: str, checkpoint: int) -> Side:
-        return Side(_TRACES[checkpoint], SETS.index(name), "spread")
-
-    return Measured(
-        "results.md#where-trajectories-go",
-        tuple(
-            Difference(f"spread of ends [m], {name}", side(*above), side(*below))
-            for name, above, below in spreads
-        ),
-        diagnosis="traces",
-        checkpoints=_TRACES,
-        remark="the picture says less than the lines: 82 to 94 % of the ends more than 2 m off "
-        "are in one quadrant, with contexts of either kind and before the online phase as after "
-        "it, where ants get farther; and of the logged trajectories, too, most that get anywhere "
-        "go there",
-    )
-
-
-_PHYSICS = "results.md#hopper-params-and-another-part-of-walkers-lifetimes"
 _ALL_METHODS = "results.md#all-methods-on-walkers-and-hoppers"
-_COLLAPSED = (
+COLLAPSED = (
     "Posteriors collapse to the prior (KL about 0.001 nats in training; rewards do not tell these "
     "tasks apart)"
 )
@@ -196,20 +133,18 @@ _NOT_FINITE = (
 )
 _SAWYER = "smac-sawyer"
 _HUMANOID = "smac-humanoid-dir"
-_REWARDS = "smac-reward-accuracy"
-_SAWYER_RUNS = (f"{_SAWYER}/smac", f"{_REWARDS}/smac", f"{_REWARDS}/again/smac")
+REWARDS = "smac-reward-accuracy"
+SAWYER_RUNS = (f"{_SAWYER}/smac", f"{REWARDS}/smac", f"{REWARDS}/again/smac")
 """SMAC trained three times with the same seeds on the same data, which differ by rounding."""
-_ONE_SEED = (
+ONE_SEED = (
     "the runs are three trainings of one command, by which the phase is worth -6.6, -5.6 and 0.1. "
     "It is one seed that loses, in each of them; without it it is worth -0.5"
 )
-_TRACES = tuple(f"smac-fig6-traces/smac/traces-{step}.npz" for step in ("00050000", "00350000"))
-
 SMAC: Mapping[str, Measured] = {
     "smac-fig5-cheetah-vel": Measured(
         "results.md#smac",
         (
-            _phases(450_000, "smac-cheetah-vel/smac-ours"),
+            phases(450_000, "smac-cheetah-vel/smac-ours"),
             *pairs(
                 "smac-cheetah-vel",
                 (
@@ -247,7 +182,7 @@ SMAC: Mapping[str, Measured] = {
     ),
     "smac-fig5-ant-dir": Measured(
         "results.md#ant-dir",
-        (_phases(350_000, "smac-ant-dir/smac"),),
+        (phases(350_000, "smac-ant-dir/smac"),),
         _smac(
             "smac-ant-dir",
             offline="smac/step-00050000",
@@ -260,7 +195,7 @@ SMAC: Mapping[str, Measured] = {
     "smac-fig5-humanoid-dir": Measured(
         "results.md#humanoid-dir",
         (
-            _phases(250_000, f"{_HUMANOID}/smac"),
+            phases(250_000, f"{_HUMANOID}/smac"),
             *pairs(
                 _HUMANOID,
                 (
@@ -301,58 +236,18 @@ SMAC: Mapping[str, Measured] = {
         "evaluated half-way alone, -16.2 [-67.1, 25.2]. One of the four seeds of the ablation is "
         "as good as SMAC, and one of MACAW has learned nothing",
     ),
-    "smac-fig2-shift-cheetah-vel": _shift(
-        "smac-cheetah-vel/again/smac",
-        "d4ce75c0",
-        450_000,
-        "results.md#smac",
-        "returns cannot differ before the online phase, in which a policy that clones data without "
-        "any skill stands still whatever it is told. After it they do not: 0.1 [-0.2, 0.4]",
-    ),
-    "smac-fig2-shift-ant-dir": _shift(
-        "smac-ant-dir/smac",
-        "d0a49df4",
-        250_000,
-        "results.md#ant-dir",
-        "of the checkpoints only the end of the offline phase and one within the online phase "
-        "(250,000 of 350,000 updates) were diagnosed",
-    ),
-    "smac-fig2-shift-walker-params": _shift_physics("walker", "4.1 [1.3, 7.1]"),
-    "smac-fig2-shift-hopper-params": _shift_physics("hopper", "0.0 [-0.3, 0.2]"),
-    _REWARDS: Measured(
-        "results.md#reward-accuracy",
-        (_phases(250_000, *_SAWYER_RUNS),),
-        diagnosis="rewards",
-        checkpoints=tuple(
-            f"{_REWARDS}/again/smac/diagnose-rewards/{step}.npz"
-            for step in ("00050000", "00250000")
-        ),
-        remark="the line is that of Figure 5 on Sawyer Manipulation, so it counts once: "
-        f"{_ONE_SEED}. Errors (of the last of the three) are at or below what the paper tells, "
-        "0.08 to 0.21 on training and 0.15 to 0.25 on test tasks, and a constant of each seed and "
-        "task is about as good or better, except on logged transitions of training tasks with "
-        "logged contexts (0.08 against 0.23)",
-    ),
-    "smac-fig6-traces": _traces(
-        ("offline - online contexts, before the online phase", ("offline", 0), ("online", 0)),
-        ("online contexts, after the online phase - before", ("online", 1), ("online", 0)),
-    ),
-    "smac-fig7-traces": _traces(
-        ("logged - explored, before the online phase", ("dataset", 0), ("exploration", 0)),
-        ("logged - explored, after the online phase", ("dataset", 1), ("exploration", 1)),
-    ),
     "smac-fig5-sawyer": Measured(
         "results.md#sawyer-manipulation",
         (
-            _phases(250_000, *_SAWYER_RUNS),
+            phases(250_000, *SAWYER_RUNS),
             Difference(
                 "SMAC, 3 runs - MACAW, original",
-                _side(250_000, *_SAWYER_RUNS),
+                _side(250_000, *SAWYER_RUNS),
                 _side(100_000, f"{_SAWYER}/macaw-original"),
             ),
             Difference(
                 "SMAC, 3 runs - actor ablation, offline",
-                _side(50_000, *_SAWYER_RUNS),
+                _side(50_000, *SAWYER_RUNS),
                 _side(50_000, f"{_SAWYER}/actor-ablation"),
             ),
         ),
@@ -367,7 +262,7 @@ SMAC: Mapping[str, Measured] = {
             borel_75="borel-matched/step-00055200",
             oracle="oracle/step-00250000",
         ),
-        remark=f"{_ONE_SEED}. MACAW is where SMAC is after its offline phase: 0.9 [-3.3, 5.4] "
+        remark=f"{ONE_SEED}. MACAW is where SMAC is after its offline phase: 0.9 [-3.3, 5.4] "
         "above it. With matched hyper-parameters its value diverges in three of the four seeds "
         "within eight updates. BOReL's returns are of 75 steps, of which uniform actions have "
         "-66.8. The actor ablation fails on walkers and hoppers as well, so that Sawyer is not "
