@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -78,11 +78,16 @@ def page() -> tuple[str, dict[str, bytes]]:
             *(line for name, picture in drawn.items() for line in _of_data(name, picture)),
             "## Not run",
             "",
-            "All of it is one command each (`omrl reproduce ID --scale gpu`).",
+            "Every experiment was run at scale `gpu`; these rows were not, or not to the end. Each",
+            "is one command (`omrl reproduce ID --scale gpu --only METHOD`).",
             "",
-            "| without a verdict at scale `gpu` | why |",
-            "| --- | --- |",
-            *(f"| `{name}` | {why} |" for name, why in WHY.items()),
+            "| experiment | rows | why |",
+            "| --- | --- | --- |",
+            *(
+                f"| [`{name}`](#{name}) | {'; '.join(rows)} | {why} |"
+                for name, whys in WHY.items()
+                for why, rows in _by_value(whys).items()
+            ),
             "",
             "## GPU time",
             "",
@@ -94,6 +99,11 @@ def page() -> tuple[str, dict[str, bytes]]:
     )
     every = [*drawn.values(), *(each for section in sections for each in section.pictures)]
     return text, {each.name: each.content for each in every}
+
+
+def _by_value(whys: Mapping[str, str]) -> dict[str, list[str]]:
+    """Rows that share a reason."""
+    return {why: [row for row in whys if whys[row] == why] for why in whys.values()}
 
 
 _RULE = (
