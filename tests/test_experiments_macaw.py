@@ -71,7 +71,8 @@ def test_the_table_fine_tunes_as_the_paper_does_for_as_many_steps_as_it_has():
         for steps, trajectories in (("20,000", 100), ("200,000", 1000)):
             each = by_label[f"{label}, {steps} steps"]
             papers = finetuning("finetune-paper", each.config.eval)
-            online = replace(papers.finetune, eval_every=0, policy_lr=rate, value_lr=rate)
+            curve = trajectories // 10
+            online = replace(papers.finetune, eval_every=curve, policy_lr=rate, value_lr=rate)
             assert each.evaluation == replace(papers, shots=(0, trajectories), finetune=online)
     env = registry.make("cheetah-vel/macaw-v1")
     assert np.all(env.tasks[list(each.config.train_tasks)] <= 2.0)

@@ -38,7 +38,7 @@ _RATES: Mapping[str, float | None] = {MACAW: 1e-5, MT_AWR: 1e-4, PEARL: None}
 _ONLINE_STEPS: Mapping[int, tuple[Scale, ...]] = {
     400: ("smoke",),
     20_000: ("gpu", "paper"),
-    200_000: ("paper",),
+    200_000: ("gpu", "paper"),
 }
 """What is reported, and at which scales."""
 _PER_TRAJECTORY = 200
@@ -46,11 +46,13 @@ _PER_TRAJECTORY = 200
 
 
 def _online(method: str, steps: int, scales: tuple[Scale, ...]) -> Arm:
-    """Adapted to logged data, then fine-tuned for so many environment steps."""
+    """Adapted to logged data, then fine-tuned for so many environment steps, and measured ten times
+    on the way, if they are that many trajectories."""
+    trajectories = steps // _PER_TRAJECTORY
     evaluate: Overrides = {
         "protocol": "finetune",
-        "shots": [0, steps // _PER_TRAJECTORY],
-        "finetune.eval_every": 0,
+        "shots": [0, trajectories],
+        "finetune.eval_every": trajectories // 10,
         "finetune.policy_lr": _RATES[method],
         "finetune.value_lr": _RATES[method],
     }
