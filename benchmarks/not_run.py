@@ -41,12 +41,12 @@ WHY: Mapping[str, Mapping[str, str]] = {
     ),
     "macaw-table1-online": dict.fromkeys(
         (f"{method}, 200,000 steps" for method in ("MACAW", "MT-AWR + FT", "PEARL + FT")),
-        f"{_TIME}: of one seed of MACAW 118,000 steps took 330 s of an H200",
+        f"{_TIME}: 118,000 steps per task of one seed of the bundled MACAW took 330 s of an H200",
     ),
-    "macaw-workshop-fig2": {"offline PEARL, inference": _TIME},
+    "macaw-workshop-fig2": {"offline PEARL, inference": "stopped before its end"},
     "smac-fig5-cheetah-vel": {
         _ABLATION: "stopped within that phase",
-        _MACAW: f"{_TIME}; with inner rates of 1e-3 it is not finite after two updates",
+        _MACAW: f"{_TIME}; with inner rates of 1e-3 for 3e-4 not finite after two updates",
         _ORACLE: "stopped after 18 of 20 iterations: [what it had reached](results.md#smac)",
     },
     "smac-fig5-ant-dir": {
@@ -69,7 +69,7 @@ WHY: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys((_BOREL, _RELABELLED), _TIME),
     },
     "smac-fig5-sawyer": {
-        _MACAW: _not_finite("within eight updates in three of four"),
+        _MACAW: _not_finite("at its fifth update"),
         "BOReL (original), 75 steps, after offline training": _MILLION,
     },
     "unicorn-table2-walker-params": dict.fromkeys(
