@@ -82,6 +82,14 @@ def test_a_page_of_two_runs(runs, tmp_path):
     assert out.read_bytes() == write_comparison(runs, tmp_path / "again.html").read_bytes()
 
 
+def test_a_command_that_is_cut_within_quotes_names_its_preset_or_none(runs, tmp_path):
+    (runs[0] / "command.txt").write_text("omrl train 'macaw")
+    (runs[1] / "command.txt").write_text("omrl train mt-awr-x\nomrl train 'cut")
+    out = write_comparison(runs, tmp_path / "compare.html").read_text()
+    assert "<td>Macaw</td><td>-</td>" in re.sub(r"\s", "", out)
+    assert "<td>mt-awr-x</td>" in out
+
+
 def test_the_statistic_is_the_one_that_was_asked_for(runs, tmp_path):
     shown = page(write_comparison(runs, tmp_path / "c.html", statistic="standard-deviation"))
     text = " ".join(shown.text.split())

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from fake_results import make_result
 from omrl import stats
+from omrl.config import json_hash
 from omrl.errors import InputError
 from omrl.report import intervals_told, write_report
 from omrl.tuning import FinetuneConfig
@@ -101,6 +103,21 @@ def test_the_last_step_is_the_score_not_the_best(tmp_path):
     assert "Macaw after 2,000 updates" in report.text
     assert "Macaw after 1,000 updates" not in report.text
     assert "mean return after 1\n    -60.0 [" in report.text
+
+
+def test_results_of_other_runs_are_left_out_and_told(tmp_path):
+    run = write_run(tmp_path)
+    own = json_hash([json.loads((run / "config.json").read_text())["run"], None])
+    for name, of, better in (("b", "f" * 64, 50.0), ("a", own, 0.0), ("c", own, 7.0)):
+        result = make_result(step=1000)
+        result.returns[:] += better
+        source = replace(result.provenance, run_hash=of)
+        replace(result, provenance=source).save(run / "eval" / f"{name}.npz")
+    text = page(run).text
+    assert "-3.0 [" in text  # Of the last of two of the same state.
+    assert "40.0 [" not in text
+    assert "a.npz: of the same state as c.npz" in text
+    assert "Macaw after 1,000 updates in eval/: of another run" in text
 
 
 @pytest.mark.parametrize("parts", [(), ("eval",), ("log",), ("facts",), ("curve", "log")])

@@ -22,6 +22,7 @@ from omrl.data.collect.presets import named_config
 from omrl.errors import InputError, Stopped
 from omrl.experiments import holding, registry, stages
 from omrl.experiments.declare import plan
+from omrl.experiments.folder import LIST
 from omrl.experiments.holding import LOCKS
 from omrl.logs import read_log
 from omrl.results import EvalResult
@@ -79,7 +80,7 @@ def test_a_study_from_data_to_page(done, cheetah_run):
     # Cloning does not adapt.
     assert third["improvement"]["low"] == third["improvement"]["high"] == 0.0
     assert third["probability"] is not None
-    files = {str(path.relative_to(done)) for path in done.iterdir() if path.name != LOCKS}
+    files = {str(path.relative_to(done)) for path in done.iterdir()} - {LOCKS, LIST}
     assert files == {"runs", "results", "table.md", "results.json", "figure.png", "page.html"}
     assert returns(done).keys() == {"macaw", "macaw-one-trajectory", "bc"}
     # The same run by hand.
@@ -240,6 +241,64 @@ def test_results_of_something_else_are_not_replaced(
     reproduce(capsys, cheetah_data, out)
 
 
+def test_files_of_others_are_neither_removed_nor_replaced(
+    capsys, monkeypatch, done, cheetah_data, tmp_path
+):
+    forbid_training(monkeypatch)
+    arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--data", str(cheetah_data)]
+    arguments += ["--cache", str(done), "--device", "cpu", "--out"]
+    for name in ("table.md", "figure.png", "results/mine.npz", "diagnoses/my.png"):
+        out = tmp_path / name.replace("/", "-")
+        file = out / name
+        file.parent.mkdir(parents=True)
+        file.write_text("mine")
+        assert main([*arguments, str(out)]) == 2
+        assert f"{file}: is not of omrl reproduce" in capsys.readouterr().err
+        assert file.read_text() == "mine"
+    out = tmp_path / "ours"
+    reproduce(capsys, cheetah_data, out, "--cache", done)
+    (out / "results" / "mine.npz").write_text("mine")
+    reproduce(capsys, cheetah_data, out, "--cache", done, "--only", "BC")
+    assert {path.name for path in (out / "results").iterdir()} == {"bc.npz", "mine.npz"}
+
+
+def test_results_of_other_data_are_not_replaced(capsys, monkeypatch, done, cheetah_data, tmp_path):
+    forbid_training(monkeypatch)
+    out = tmp_path / "out"
+    reproduce(capsys, cheetah_data, out, "--cache", done)
+    found = json.loads((out / "results.json").read_text())
+    found["rows"][2]["data_hash"] = "0" * 64
+    (out / "results.json").write_text(json.dumps(found))
+    arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--data", str(cheetah_data)]
+    assert main([*arguments, "--cache", str(done), "--out", str(out), "--device", "cpu"]) == 2
+    assert "its row 'BC' is of other data (000000000000, now " in capsys.readouterr().err
+
+
+def test_what_is_not_of_the_run_is_not_believed(capsys, done, cheetah_data, tmp_path):
+    """A config that another run began with, an evaluation on the way; a log may be gone."""
+    cache = shutil.copytree(done, tmp_path / "cache")
+    (other,), (run,) = cache.glob("runs/macaw-*"), cache.glob("runs/bc-*")
+    arguments = ["reproduce", STUDY.id, "--scale", "smoke", "--out", str(cache), "--only", "BC"]
+    arguments += ["--data", str(cheetah_data), "--device", "cpu"]
+    (run / "log.jsonl").unlink()
+    reproduce(capsys, cheetah_data, cache, "--only", "BC")
+    (row,) = json.loads((cache / "results.json").read_text())["rows"]
+    assert row["seconds"] is row["updates_per_s"] is None
+    strange = run / "eval" / "step-00000001.npz"
+    shutil.copy(other / "eval" / "step-00000003.npz", strange)
+    assert main(arguments) == 2
+    assert f"{strange}: is no evaluation of this run" in capsys.readouterr().err
+    strange.unlink()
+    config = json.loads((run / "config.json").read_text())
+    config["run"]["train"]["log_every"] += 1
+    (run / "config.json").write_text(json.dumps(config))
+    (run / "eval" / "step-00000003.npz").unlink()
+    assert main(arguments) == 2
+    assert "config.json: is of another run than the folder's name says (train.log_every" in (
+        capsys.readouterr().err
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("preset", "step"), [("macaw-cheetah-vel", 0), ("bc-cheetah-vel", 2)])
 def test_a_killed_study_goes_on_where_it_was(
@@ -303,7 +362,7 @@ def test_data_that_does_not_fit_is_told_before_anything_is_trained(
 def test_data_of_a_scale_is_collected_once(monkeypatch, tmp_path):
     collected = []
 
-    def run(config, folder, *, command, resume, device):
+    def run(config, folder, *, command, resume, device, quiet):
         collected.append((config, command, resume, device))
         folder.mkdir(parents=True)
 
@@ -323,6 +382,21 @@ def test_data_of_a_scale_is_collected_once(monkeypatch, tmp_path):
     command._data(study, options, said.append)
     assert collected[1][2] is True
     assert said[-1] == f"going on with {folder}"
+
+
+def test_a_folder_that_cannot_take_the_results_is_told_before_anything_is_collected(
+    capsys, monkeypatch, done, tmp_path
+):
+    def run(*_, **__):
+        raise AssertionError("nothing is to be collected")
+
+    monkeypatch.setattr(collect, "run", run)
+    setting = replace(STUDY.scales["gpu"], data="cheetah-vel-random")
+    study = replace(STUDY, id="another", scales={"gpu": setting})
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"another": study})
+    arguments = ["reproduce", "another", "--scale", "gpu", "--cache", str(tmp_path)]
+    assert main([*arguments, "--out", str(done), "--device", "cpu"]) == 2
+    assert "has results of tiny-study" in capsys.readouterr().err
 
 
 def test_data_that_another_command_collects_is_waited_for(monkeypatch, tmp_path):

@@ -71,7 +71,7 @@ def test_the_list_is_a_table(capsys):
         (["ALL", "--out", "x"], "--scale"),
         (["ALL", "--scale", "smoke", "--out", "x", "--only", "MACAW"], "--only"),
         (["ALL", "--scale", "smoke", "--out", "pyproject.toml"], "pyproject.toml: is a file"),
-        (["ALL", "--scale", "smoke", "--out", "x", "--jobs", "0"], "jobs"),
+        (["ALL", "--scale", "smoke", "--out", "x", "--jobs", "0"], "error: jobs: 0 is not"),
         (["ALL", "--scale", "smoke", "--out", "x", "--jobs", "2", "--ray", "local"], "jobs: --ray"),
         (["al", "--scale", "smoke", "--out", "x"], "no experiment 'al'; did you mean"),
     ],

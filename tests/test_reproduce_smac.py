@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ from omrl import metatrain
 from omrl.cli import main
 from omrl.data.store import open_dataset
 from omrl.diagnostics.kinds import KINDS
+from omrl.diagnostics.results import ShiftResult
 from omrl.errors import InputError, Stopped
-from omrl.experiments import page, registry, stages
+from omrl.experiments import registry, stages
 from omrl.experiments.declare import collecting, plan
+from omrl.experiments.folder import check_out
 from omrl.results import EvalResult
 from tiny_smac_study import STUDY, TASKS, TEST_TASKS
 
@@ -149,6 +152,16 @@ def test_traces_and_rewards_are_told_at_the_ends_of_stages(done):
     assert "SMAC: errors of predicted rewards" in page
 
 
+def test_a_diagnosis_of_another_run_is_not_believed(capsys, monkeypatch, done, tmp_path):
+    forbid_training(monkeypatch)
+    cache = shutil.copytree(done, tmp_path / "cache")
+    for path in cache.glob("runs/smac-cheetah-*/eval/diagnose-shift/*.npz"):
+        result = ShiftResult.load(path)
+        replace(result, provenance=replace(result.provenance, run_hash="another")).save(path)
+    assert reproduce(tmp_path / "out", "--cache", cache, "--only", "SMAC") == 2
+    assert ".npz: is no diagnosis of this run after 3 updates; delete it" in capsys.readouterr().err
+
+
 def test_what_has_to_be_said_is(done):
     notes = json.loads((done / "results.json").read_text())["notes"]
     assert notes[1] == "the mechanism, not the result"
@@ -184,6 +197,6 @@ def test_data_of_ones_own_has_its_encoder_buffer_beside_it(capsys, monkeypatch, 
 def test_the_run_that_collects_is_no_reason_to_refuse_a_folder(done):
     """It has one seed, beside others that have two."""
     for seeds in (2, None):
-        page.check_out(done, STUDY.id, "smoke", seeds=seeds)
+        check_out(done, STUDY.id, "smoke", seeds=seeds)
     with pytest.raises(InputError, match="has results of tiny-smac, scale smoke, 2 seeds"):
-        page.check_out(done, STUDY.id, "smoke", seeds=3)
+        check_out(done, STUDY.id, "smoke", seeds=3)

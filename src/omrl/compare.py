@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -23,8 +24,10 @@ from omrl.report import (
     Evaluation,
     bars_told,
     figure,
+    foreign,
     grouped,
     intervals_told,
+    of_run,
     open_folder,
     render,
     study_section,
@@ -71,7 +74,11 @@ class Source:
     @property
     def preset(self) -> str:
         """The preset that the run began from; `-` where its command does not tell."""
-        words = shlex.split(self.command.splitlines()[0]) if self.command else []
+        words: list[str] = []
+        for text in (self.command, *self.command.splitlines()[:1]):
+            with suppress(ValueError):  # A later line may be cut within quotes.
+                words = shlex.split(text)
+                break
         named = [word for word in words[2:3] if words[1] == "train" and not word.startswith("-")]
         return named[0] if named else "-"
 
@@ -155,7 +162,10 @@ def _read(paths: Sequence[str | Path], study: str | None, left_out: list[str]) -
 
 def _source(path: Path, study: str | None, left_out: list[str]) -> Source:
     run = open_folder(path)
-    source = Source(run.resolve().name, evaluations=grouped(run / "eval"))
+    name = run.resolve().name
+    own, others = of_run(run, grouped(run / "eval", left_out))
+    left_out += [f"{name}: {foreign(results)}" for results in others]
+    source = Source(name, evaluations=own)
     if (run / "command.txt").is_file():
         source.command = read_text(run / "command.txt")
     for name in get_args(StudyName) if study is None else (study,):

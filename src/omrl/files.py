@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,6 +51,13 @@ def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
         if error.errno is not None and error.filename in (None, temporary, str(temporary)):
             error.filename = str(path)
         raise
+
+
+def check_writable(folder: Path) -> None:
+    """Makes a folder where there is none. Raises `OSError` where no file can be made in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with naming(folder), tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def check_apart(out: Path, reads: Iterable[Path], *, beside: Iterable[str] = ()) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from omrl import __version__, bundled, figures, stats
-from omrl.config import read_json
+from omrl.config import json_hash, read_json
 from omrl.diagnostics.base import grouped as diagnoses_of
 from omrl.diagnostics.kinds import FOLDERS, KINDS, Figure, Results, folder_of
 from omrl.errors import InputError
@@ -63,9 +63,14 @@ def write_report(
     if path.suffix != ".html":
         raise InputError(f"{path}: a report is a page; name it FILE.html, or a --study of it")
     report = Report(run.resolve().name)
-    evaluations = grouped(run / "eval")
+    evaluations, strange = of_run(run, grouped(run / "eval", report.left_out))
+    report.left_out += map(foreign, strange)
     folders = [folder for folder in sorted(run.glob("eval/*/")) if folder.name not in FOLDERS]
-    others = {folder.name: grouped(folder) for folder in folders if not studies.is_study(folder)}
+    others = {
+        folder.name: grouped(folder, report.left_out)
+        for folder in folders
+        if not studies.is_study(folder)
+    }
     for name, groups in {**others, "this run" if others else "": evaluations}.items():
         for results in groups:
             report.evaluations.append(_evaluation(results, report.left_out, name))
@@ -108,14 +113,47 @@ def open_folder(run_dir: str | Path) -> Path:
     raise InputError(f"{run_dir}: not a run folder (no config.json of omrl train); give one")
 
 
-def grouped(folder: Path) -> list[Evaluation]:
-    """Results in a folder that differ in nothing but the number of updates, ascending."""
-    groups: dict[Any, dict[int, EvalResult]] = {}
-    for result in map(EvalResult.load, sorted(folder.glob("*.npz"))):
+def grouped(folder: Path, left_out: list[str]) -> list[Evaluation]:
+    """Results in a folder that differ in nothing but the number of updates, ascending. Of several
+    of one state the last by name counts; the others are named in `left_out`."""
+    groups: dict[Any, dict[int, tuple[Path, EvalResult]]] = {}
+    for path in sorted(folder.glob("*.npz")):
+        result = EvalResult.load(path)
         source = result.provenance
-        key = (result.config, source.spec_hash, source.dataset_hash, source.seeds)
-        groups.setdefault(key, {})[source.step] = result
-    return [[by_step[step] for step in sorted(by_step)] for by_step in groups.values()]
+        of_run = source.run_hash, source.algorithm, source.seeds
+        by_step = groups.setdefault(
+            (result.config, source.spec_hash, source.dataset_hash, of_run), {}
+        )
+        if source.step in by_step:
+            left_out.append(f"{by_step[source.step][0]}: of the same state as {path.name}")
+        by_step[source.step] = path, result
+    return [[by_step[step][1] for step in sorted(by_step)] for by_step in groups.values()]
+
+
+def of_run(run: Path, groups: list[Evaluation]) -> tuple[list[Evaluation], list[Evaluation]]:
+    """Those of the run in this folder, and those of others. Where none is of this run by its hash,
+    as in results of an older version, all are taken to be, if they are of one."""
+    record = read_json(run / "config.json")
+    own = {"", json_hash([record["run"], record.get("data_hash")])}
+
+    def hash_of(results: Evaluation) -> str:
+        return results[-1].provenance.run_hash
+
+    if own.isdisjoint(map(hash_of, groups)):
+        own |= {hash_of(results) for results in groups[:1]}
+    return (
+        [results for results in groups if hash_of(results) in own],
+        [results for results in groups if hash_of(results) not in own],
+    )
+
+
+def foreign(results: Evaluation) -> str:
+    """Says that an evaluation is not of the run in whose folder it is."""
+    source = results[-1].provenance
+    return (
+        f"{source.algorithm} after {source.step:,} updates in eval/: of another run, or of this "
+        "one by another version; to compare it, move it to eval/NAME/"
+    )
 
 
 def _evaluation(results: Evaluation, left_out: list[str], name: str) -> dict[str, Any]:

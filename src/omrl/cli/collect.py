@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
+from rich.console import Console
 
 from omrl.cli.options import as_options, parse, print_json
 from omrl.config import to_json
@@ -174,11 +175,14 @@ def run(
     resume: bool = False,
     device: Literal["auto", "cpu", "gpu"] = "auto",
     kept: KeptPolicies | None = None,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """Collect the dataset `out`; see `collect`. Returns what `--json` prints."""
     started = time.monotonic()
     (chosen,) = resolve_devices(device, 1)
-    dataset = collect(config, out, command=command, device=chosen, resume=resume, kept=kept)
+    how: dict[str, Any] = {"device": chosen, "resume": resume, "kept": kept}
+    console = Console(quiet=True) if quiet else None
+    dataset = collect(config, out, command=command, console=console, **how)
     seconds = time.monotonic() - started
     tasks = [
         {

@@ -14,6 +14,7 @@ import tyro
 from omrl.cli.options import DeviceOptions, parse_for_run, print_json
 from omrl.config import json_hash, to_json
 from omrl.errors import InputError
+from omrl.files import check_writable
 from omrl.protocol import EXPLORE, FINETUNE, EvalConfig, exploring, finetuning
 from omrl.ranges import Count, Natural
 from omrl.studies.plan import ROUNDS, StudyName
@@ -124,6 +125,8 @@ def _evaluate(options: EvaluateOptions) -> None:
     # Contexts of other data are another evaluation, so another file.
     of = to_json(config) if options.data is None else [to_json(config), str(options.data)]
     out = _out(options, f"{config.protocol}-{json_hash(of)[:8]}-{trained.step:08d}.npz")
+    if out is not None:
+        check_writable(out.parent)
     result = metatrain.evaluate_trained(trained, options.data, config, _how(options, out))
     if out is not None:
         result.save(out)
@@ -157,6 +160,8 @@ def _study(options: EvaluateOptions) -> None:
         raise InputError("tasks_at_once: belongs to protocol finetune, which a study does not use")
     out = _out(options, f"study-{options.study}")
     trained = _load(options)
+    if out is not None:
+        check_writable(out.parent)
     from omrl.studies.results import print_study
     from omrl.studies.run import run_study
 

@@ -170,7 +170,7 @@ def _one_line(box: str, command: str) -> str:
         if refused["option"] is None:
             # A config within the options, `config.algo.inner-batch`, refused one of its fields.
             path = refused["path"].partition(".")[2].replace("-", "_")
-            return at(path, refused["why"])
+            return at(path, refused["why"]) if path else refused["why"]
         message = f"--{refused['path']}: {_of_number(refused['why'])}"
     suggestions = [part for part in sections[1:] if "meant" in part]
     names = re.findall(r"--[\w.-]+", " ".join(suggestions))

@@ -196,12 +196,15 @@ def carry_out(
     chosen: Experiment, options: ReproduceOptions, command: str, crew: Crew | None = None
 ) -> Reproduction:
     """Makes what is not there yet, and writes all results."""
-    from omrl.experiments.reproduce import reproduce
+    from omrl.experiments.folder import check_out
+    from omrl.experiments.reproduce import num_seeds, reproduce
 
     planned = _planned(chosen, options)
     if crew is not None:
         crew.wait(order(chosen, options, command, crew))
     devices = [] if crew is not None else options.compute.resolve()
+    if options.data is None:  # Told before anything is collected.
+        check_out(options.out, chosen.id, options.scale, seeds=num_seeds(planned))
     data = str(options.data or _data(chosen, options, options.say))
     return reproduce(
         chosen,
@@ -248,7 +251,8 @@ def _data(chosen: Experiment, options: ReproduceOptions, say: Callable[[str], No
     name = chosen.scales[options.scale].data
     if isinstance(name, FromRun):
         return ""
-    return collected(name, options.cache or options.out, options.compute.device, say)
+    home, device = options.cache or options.out, options.compute.device
+    return collected(name, home, device, say, quiet=options.quiet)
 
 
 def show(chosen: Experiment, scale: Scale, rows: Sequence[Row]) -> None:

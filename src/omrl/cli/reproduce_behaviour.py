@@ -72,19 +72,20 @@ def carry_out(
     chosen: Lifetimes, options: BehaviourOptions, command: str, crew: Crew | None = None
 ) -> Written:
     """Collects what is not there yet, reads all, and writes the results."""
-    from omrl.experiments import lifetimes, lifetimes_page, page
+    from omrl.experiments import lifetimes, lifetimes_page
+    from omrl.experiments.folder import check_out
 
     problems = _problems(chosen, options)
     if options.out.is_file():
         raise InputError(f"{options.out}: is a file; give a folder for the results")
-    page.check_out(options.out, chosen.id, options.scale, seeds=None)
+    check_out(options.out, chosen.id, options.scale, seeds=None)
     if crew is not None:
         crew.wait(order(chosen, options, crew))
     found = []
     for problem in problems:
         given = options.data and str(options.data)
         name, device = problem.data[options.scale], options.compute.device
-        data = given or collected(name, options.home, device, options.say)
+        data = given or collected(name, options.home, device, options.say, quiet=options.quiet)
         options.say(f"{problem.name}: reading {data}")
         found.append(lifetimes.read(problem, data))
     return lifetimes_page.write(options.out, chosen, options.scale, found, command)

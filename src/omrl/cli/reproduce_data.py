@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 def collected(
-    name: str, home: Path, device: Literal["auto", "cpu", "gpu"], say: Callable[[str], None]
+    name: str,
+    home: Path,
+    device: Literal["auto", "cpu", "gpu"],
+    say: Callable[[str], None],
+    *,
+    quiet: bool = False,
 ) -> str:
     """The dataset `name`: one that is bundled, or of a preset of `omrl collect` in the cache
     `home`, where it is collected unless it was before."""
@@ -32,7 +37,7 @@ def collected(
         if not folder.exists():
             begun = folder.with_name(folder.name + ".partial").exists()
             say(f"{'going on with' if begun else 'collecting'} {folder}")
-            collect.run(config, folder, command=command, resume=begun, device=device)
+            collect.run(config, folder, command=command, resume=begun, device=device, quiet=quiet)
     return str(folder)
 
 

@@ -37,7 +37,7 @@ class OmniglotOptions:
 
 def main(arguments: Sequence[str], command: str) -> None:
     options = parse(OmniglotOptions, f"reproduce {ID}", arguments)
-    from omrl.experiments.page import check_out
+    from omrl.experiments.folder import check_out
     from omrl.omniglot import results, study
 
     plan = study.planned(options.scale, options.choices)

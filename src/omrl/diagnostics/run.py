@@ -14,6 +14,7 @@ from omrl.diagnostics.rewards import diagnose_rewards
 from omrl.diagnostics.shift import diagnose_shift
 from omrl.diagnostics.traces import diagnose_traces
 from omrl.errors import InputError
+from omrl.files import check_writable
 from omrl.metatrain import Trained
 from omrl.protocol import EvalConfig
 from omrl.runs import open_run
@@ -51,6 +52,8 @@ def diagnose_checkpoints(
             report(f"diagnosis {name}, {number} of {len(steps)}: {path} is there")
             continue
         report(f"diagnosis {name}, {number} of {len(steps)}: checkpoint {step:,}")
+        if path is not None:
+            check_writable(path.parent)
         result = MEASURES[name](load(step), config, data)
         if path is not None:
             result.save(path)

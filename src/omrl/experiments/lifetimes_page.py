@@ -12,6 +12,7 @@ import numpy as np
 
 from omrl.drawing import RETURN_LABEL, SUCCESS_LABEL, image, panels, thousands
 from omrl.experiments.declare import Scale
+from omrl.experiments.folder import RESULTS, settle
 from omrl.experiments.lifetimes import PARTS, Lifetime, Lifetimes, Read
 from omrl.experiments.page import (
     Written,
@@ -37,11 +38,10 @@ def write(
     """Writes results/*.npz, table.md, results.json, figure.png and page.html into `out`."""
     header, cells = table(found)
     lines = notes(experiment, scale, found)
-    raw = {out / "results" / f"{each.problem.name}.npz": each for each in found}
-    for stale in set((out / "results").glob("*.npz")) - raw.keys():
-        stale.unlink()  # of problems that this table lacks; their data is where it was
+    raw = {out / RESULTS / f"{each.problem.name}.npz": each for each in found}
     for path, each in raw.items():
         _save(path, each)
+    settle(out, raw)
     sections = [_section(each) for each in found]
     write_table(out, experiment.title, header, cells, lines, sections)
     described = {

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from omrl import figures
-from omrl.config import differences, read_json, to_json
+from omrl.config import differences, to_json
 from omrl.diagnostics.kinds import KINDS
-from omrl.errors import InputError
 from omrl.experiments import over_training
 from omrl.experiments.declare import Claim, Experiment, Scale
+from omrl.experiments.folder import RAW, RESULTS, settle
 from omrl.experiments.rows import Row, notes, table, to_object
 from omrl.figures import MethodPoint
 from omrl.files import atomic_write
@@ -23,35 +23,6 @@ from omrl.runs import read_sessions
 from omrl.tables import markdown
 
 RUNS_HEADER = ["run", "preset", "seeds", "updates", "updates/s of each seed", "seconds", "folder"]
-
-
-FILES = ("table.md", "results.json", "page.html", "figure.png", "curves.png")
-
-
-def check_out(out: Path, experiment: str, scale: Scale, *, seeds: int | None) -> None:
-    """Makes the folder `out` where there is none. `InputError` where it has results of another
-    experiment, scale or number of seeds, which ours would replace, or a file cannot be written.
-    `seeds` is None where the run that collects is the only one."""
-    (out / "results").mkdir(parents=True, exist_ok=True)
-    for name in FILES:
-        if (out / name).is_dir():
-            raise InputError(f"{out / name}: is a folder, where a file is to be; remove it")
-    path = out / "results.json"
-    if not path.exists():
-        return
-    fix = "remove it, or give another folder with --out"
-    held = read_json(path, fix)
-    try:
-        found = held["experiment"], held["scale"]
-        of_seeds = {len(row["seeds"]) for row in held["rows"] if not row.get("collects")}
-    except (TypeError, KeyError):
-        raise InputError(f"{path}: not the results of an experiment; {fix}") from None
-    if found != (experiment, scale) or (seeds and of_seeds and of_seeds != {seeds}):
-        told = " and ".join(map(str, sorted(of_seeds)))
-        raise InputError(
-            f"{out}: has results of {found[0]}, scale {found[1]}, {told or 'no'} seeds; give "
-            f"another folder with --out (with --cache {out} it shares the runs)"
-        )
 
 
 @dataclass(frozen=True)
@@ -70,17 +41,14 @@ def write(
 ) -> dict[str, Any]:
     """Writes results/*.npz, table.md, results.json, figure.png and page.html into `out`, and
     curves.png where runs were evaluated while they trained. Returns what is in results.json."""
-    raw = {out / "results" / f"{row.outcome.planned.slug}.npz": row.outcome.result for row in rows}
-    for stale in set((out / "results").glob("*.npz")) - raw.keys():
-        stale.unlink()  # of rows that this table lacks; the runs have them
+    raw = {out / RESULTS / f"{row.outcome.planned.slug}.npz": row.outcome.result for row in rows}
     for path, result in raw.items():
         result.save(path)
     header, cells = table(experiment, rows)
     lines = notes(experiment, scale, rows)
-    sections = [
-        *over_training.sections(experiment, rows),
-        *diagnosis_sections(out, experiment, rows),
-    ]
+    diagnosed, of_diagnoses = diagnosis_sections(out, experiment, rows)
+    settle(out, {*raw, *of_diagnoses})
+    sections = [*over_training.sections(experiment, rows), *diagnosed]
     write_table(out, experiment.title, header, cells, lines, sections)
     found = {
         "experiment": experiment.id,
@@ -143,10 +111,11 @@ def write_numbers(out: Path, found: Mapping[str, Any]) -> None:
 
 def diagnosis_sections(
     out: Path, experiment: Experiment, rows: Sequence[Row]
-) -> list[dict[str, Any]]:
-    """Table, notes and figures of every diagnosis of a run; the figures are written into `out`, and
-    the raw numbers into `out/diagnoses`."""
-    sections, written = [], set()
+) -> tuple[list[dict[str, Any]], set[Path]]:
+    """Table, notes and figures of every diagnosis of a run, and the files, of raw numbers and of
+    figures, that were written into `out/diagnoses`."""
+    sections: list[dict[str, Any]] = []
+    written = set()
     for outcome in (row.outcome for row in rows):
         for name, results in outcome.diagnoses.items():
             section = diagnosis_section(name, results, experiment.pictures)
@@ -160,13 +129,7 @@ def diagnosis_sections(
                 path = out / RAW / f"{slug}-{each.name}.png"
                 write_file(path, each.draw(results, png=True))
                 written.add(path)
-    for stale in {*(out / RAW).glob("*.npz"), *(out / RAW).glob("*.png")} - written:
-        stale.unlink()  # As in results/.
-    return sections
-
-
-RAW = "diagnoses"
-"""Folder of the raw numbers and figures of diagnoses."""
+    return sections, written
 
 
 def claim_to_json(claim: Claim) -> dict[str, Any]:
@@ -213,8 +176,8 @@ def _run(row: Row) -> list[str]:
         planned.preset,
         str(len(source.seeds)),
         f"{source.step:,}",
-        f"{outcome.updates_per_s:,.1f}",
-        f"{outcome.seconds:,.0f}",
+        "-" if outcome.updates_per_s is None else f"{outcome.updates_per_s:,.1f}",
+        "-" if outcome.seconds is None else f"{outcome.seconds:,.0f}",
         str(outcome.folder),
     ]
 

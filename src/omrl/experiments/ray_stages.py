@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from omrl.config import json_hash, to_json
-from omrl.experiments import page, sources, stages
+from omrl.experiments import sources, stages
 from omrl.experiments.crew import Crew
 from omrl.experiments.declare import Experiment, FromRun, Planned, Scale, collecting
+from omrl.experiments.folder import check_out
 from omrl.experiments.holding import LOCKS
 from omrl.experiments.reproduce import num_seeds
 from omrl.experiments.sources import reads
@@ -50,7 +51,7 @@ def order(
     if collect is None and how is None and not of_run:
         for each in planned:
             stages.check(shop, each)
-    page.check_out(out, experiment.id, scale, seeds=num_seeds(planned))
+    check_out(out, experiment.id, scale, seeds=num_seeds(planned))
     locks = shop.runs.parent / LOCKS
     locks.mkdir(parents=True, exist_ok=True)
     shop = replace(shop, devices=(), say=print)

@@ -10,6 +10,7 @@ from typing import Any
 
 from omrl.experiments import page, rows, sources, stages
 from omrl.experiments.declare import Experiment, Planned, Scale
+from omrl.experiments.folder import check_out
 from omrl.experiments.rows import Row
 from omrl.experiments.stages import Workshop
 
@@ -55,10 +56,13 @@ def reproduce(
     shop = Workshop(sources.named(data, planned), home / "runs", devices, command, say, quiet)
     seeds = num_seeds(planned)
     if not data:
-        page.check_out(out, experiment.id, scale, seeds=seeds)
+        check_out(out, experiment.id, scale, seeds=seeds)
     shop = sources.provide(shop, experiment, scale, planned, home / "data")
     problems = [stages.check(shop, each) for each in planned]
-    page.check_out(out, experiment.id, scale, seeds=seeds)
+    of_rows = {
+        each.arm.label: problem.data_hash for each, problem in zip(planned, problems, strict=True)
+    }
+    check_out(out, experiment.id, scale, seeds=seeds, data=of_rows)
     outcomes = [
         stages.carry_out(shop, each, problem)
         for each, problem in zip(planned, problems, strict=True)

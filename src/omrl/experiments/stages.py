@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -20,9 +20,10 @@ from typing import Any
 from omrl import metatrain
 from omrl.algorithm import Stage
 from omrl.checkpoint import Checkpoints
-from omrl.config import json_hash, to_json
+from omrl.config import differences, json_hash, to_json
 from omrl.curve import unfinished
 from omrl.data.store import are_tasks_of
+from omrl.diagnostics.base import file_of
 from omrl.diagnostics.kinds import KINDS, folder_of
 from omrl.diagnostics.run import diagnose_checkpoints, kept_checkpoints
 from omrl.envs import registry
@@ -74,9 +75,10 @@ class Outcome:
     result: EvalResult
     curve: tuple[EvalResult, ...]
     """The run's own evaluations, during training and after it, up to `result`."""
-    seconds: float
-    """That training took, compilation and the run's own evaluations included."""
-    updates_per_s: float
+    seconds: float | None
+    """That training took, compilation and the run's own evaluations included; None: its log is
+    gone."""
+    updates_per_s: float | None
     """Of each seed, all trained together; median of the log."""
     diagnoses: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Of its checkpoints, at growing numbers of updates, by the name of the diagnosis."""
@@ -100,7 +102,11 @@ class Workshop:
 def check(shop: Workshop, planned: Planned) -> Problem:
     """Opens the data of a run. Raises `InputError` for whatever would stop it later."""
     data, encoder = shop.data.of(planned)
-    problem = metatrain.open_problem(planned.config, data, encoder_data=encoder)
+    with ExitStack() as stack:
+        for path in (Path(each) for each in (data, encoder) if each):
+            if path.parent == shop.runs.with_name("data"):
+                stack.enter_context(made_here(path))
+        problem = metatrain.open_problem(planned.config, data, encoder_data=encoder)
     _updates_at(planned, problem.stages)
     env = registry.make(planned.config.env)
     if planned.arm.split_of and not are_tasks_of(env, problem.dataset.manifest.tasks):
@@ -125,8 +131,9 @@ def carry_out(shop: Workshop, planned: Planned, problem: Problem) -> Outcome:
     folder = train(shop, planned, problem)
     updates = _updates_at(planned, problem.stages)
     result = _evaluate(shop, planned, folder, updates)
-    own = [_load(path) for path in sorted(folder.glob("eval/step-*.npz"))]
+    own = [_own(path, result) for path in sorted(folder.glob("eval/step-*.npz"))]
     log = read_log(folder)
+    paces = [row["steps_per_s"] for row in log if "steps_per_s" in row]
     return Outcome(
         planned,
         folder,
@@ -137,8 +144,8 @@ def carry_out(shop: Workshop, planned: Planned, problem: Problem) -> Outcome:
             for each in own
             if each.config == planned.config.eval and each.provenance.step <= updates
         ),
-        seconds=max((row["seconds"] for row in log), default=0.0),
-        updates_per_s=median([r["steps_per_s"] for r in log if "steps_per_s" in r] or [0.0]),
+        seconds=max((row["seconds"] for row in log), default=None),
+        updates_per_s=median(paces) if paces else None,
         diagnoses={
             name: _diagnose(shop, planned, folder, name, problem.stages)
             for name in planned.diagnose
@@ -149,10 +156,25 @@ def carry_out(shop: Workshop, planned: Planned, problem: Problem) -> Outcome:
 def train(shop: Workshop, planned: Planned, problem: Problem) -> Path:
     """The folder of the run, with all of its updates made; by one process at a time."""
     folder = shop.runs / address(planned, problem)
+    if (folder / "config.json").exists():
+        _check_record(planned, problem, folder)
     if not _is_trained(folder):  # Else nothing is written: the cache may be read-only.
         with held(shop, folder.name):
             _train(shop, planned, problem, folder)
     return folder
+
+
+def _check_record(planned: Planned, problem: Problem, folder: Path) -> None:
+    """`InputError` for a folder that is of another run than its name says."""
+    record = metatrain.read_record(open_run(folder))
+    changed = [*differences(to_json(planned.config), to_json(record.run))]
+    if record.data_hash != problem.data_hash:
+        changed.append(f"data_hash: {problem.data_hash!r} is not {record.data_hash!r}")
+    if changed:
+        raise InputError(
+            f"{folder / 'config.json'}: is of another run than the folder's name says "
+            f"({changed[0]}); restore it, or delete the folder and repeat the command"
+        )
 
 
 def _train(shop: Workshop, planned: Planned, problem: Problem, folder: Path) -> None:
@@ -170,7 +192,7 @@ def _train(shop: Workshop, planned: Planned, problem: Problem, folder: Path) -> 
             f"{folder}: has no config.json, which says what run it is; restore that file, or "
             "delete the folder and repeat the command to train it again"
         )
-    with told_to_repeat():
+    with told_to_repeat(), made_here(folder):
         if not folder.exists():
             updates = sum(stage.steps for stage in problem.stages)
             seeds = counted(planned.config.train.seeds, "seed")
@@ -219,6 +241,14 @@ def _evaluate(shop: Workshop, planned: Planned, folder: Path, updates: int) -> E
     return result
 
 
+def _own(path: Path, other: EvalResult) -> EvalResult:
+    """An evaluation of the run that `other` is of."""
+    result = _load(path)
+    if result.provenance.run_hash != other.provenance.run_hash:
+        raise InputError(f"{path}: is no evaluation of this run; move it elsewhere")
+    return result
+
+
 def _load(path: Path) -> EvalResult:
     try:
         return EvalResult.load(path)
@@ -230,7 +260,8 @@ def _load(path: Path) -> EvalResult:
 def _measure(shop: Workshop, planned: Planned, folder: Path, updates: int, path: Path) -> None:
     """Writes the evaluation `path`."""
     config = planned.evaluation
-    trained = metatrain.load_trained(folder, shop.devices, step=updates, shots=config.rounds)
+    with made_here(folder):
+        trained = metatrain.load_trained(folder, shop.devices, step=updates, shots=config.rounds)
     how = How(unfinished=unfinished(path), report=shop.say)
     data, _ = shop.data.of(planned)
     metatrain.evaluate_trained(trained, data or None, config, how).save(path)
@@ -245,7 +276,8 @@ def _diagnose(
     config = planned.diagnose[name]
 
     def load(step: int) -> Trained:
-        trained = metatrain.load_trained(folder, shop.devices, step=step, shots=config.rounds)
+        with made_here(folder):
+            trained = metatrain.load_trained(folder, shop.devices, step=step, shots=config.rounds)
         where = replace(trained.record, data=data, encoder_data=encoder)  # It may have moved.
         return replace(trained, record=where)
 
@@ -253,7 +285,15 @@ def _diagnose(
     steps = kept_checkpoints(folder)
     if not KINDS[name].over_training:
         steps = [step for step in accumulate(s.steps for s in stages if s.steps) if step in steps]
-    return tuple(diagnose_checkpoints(load, steps, config, name=name, out=out, report=shop.say))
+    found = tuple(diagnose_checkpoints(load, steps, config, name=name, out=out, report=shop.say))
+    run_hash = metatrain.read_record(open_run(folder)).hash
+    for step, each in zip(steps, found, strict=True):
+        if (each.provenance.run_hash, each.provenance.step) != (run_hash, step):
+            raise InputError(
+                f"{file_of(out, config, step)}: is no diagnosis of this run after {step:,} "
+                f"updates; {_AGAIN}"
+            )
+    return found
 
 
 def _updates_at(planned: Planned, stages: Sequence[Stage]) -> int:
@@ -292,6 +332,20 @@ def _updates_made(folder: Path) -> int:
 
 def _updates_wanted(record: RunRecord) -> int:
     return num_updates(metatrain.build(record.run, record.spec))
+
+
+@contextmanager
+def made_here(folder: Path) -> Iterator[None]:
+    """Has an error that names a folder of the cache say that it can be made again."""
+    try:
+        yield
+    except InputError as error:
+        if str(folder) not in str(error):
+            raise
+        raise InputError(
+            f"{error} (omrl reproduce made {folder}, and makes it again if you delete it and "
+            "repeat the command)"
+        ) from None
 
 
 @contextmanager

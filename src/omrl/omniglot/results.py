@@ -16,6 +16,7 @@ from omrl import stats
 from omrl.config import to_json
 from omrl.drawing import image, interval_line, panels, run_colour, thousands
 from omrl.experiments.declare import Scale
+from omrl.experiments.folder import RESULTS, settle
 from omrl.experiments.page import (
     Written,
     claim_to_json,
@@ -45,11 +46,10 @@ def write(
     """Writes results/*.npz, table.md, results.json, figure.png, figure.svg and page.html."""
     header, cells = table(plan, found)
     lines = notes(scale, plan, problem, found)
-    raw = {out / "results" / f"{slug(each.network.label)}.npz": each for each in found}
-    for stale in set((out / "results").glob("*.npz")) - raw.keys():
-        stale.unlink()  # of networks that this table lacks; the runs have them
+    raw = {out / RESULTS / f"{slug(each.network.label)}.npz": each for each in found}
     for path, each in raw.items():
         _save(path, each)
+    settle(out, raw)
     write_table(out, TITLE, header, cells, lines)
     described = {
         "experiment": ID,
