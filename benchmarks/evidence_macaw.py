@@ -181,6 +181,11 @@ MACAW: Mapping[str, Measured] = {
                 "finetune-cheetah-vel",
                 ("MACAW - PEARL + FT, after 20,000 steps", "macaw", "pearl"),
             ),
+            Difference(
+                "MACAW - PEARL + FT, after 120,000 steps of another run",
+                Side("finetune-cheetah-vel/to-200000/macaw.npz", 6),
+                Side("finetune-cheetah-vel/to-200000/pearl.npz", 6),
+            ),
         ),
         {
             "MACAW, 20,000 steps": "finetune-cheetah-vel/macaw",
