@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from omrl import finetune
 from omrl.algorithm import Algorithm
 from omrl.context import Contexts, draw_contexts
 from omrl.data.store import Dataset
@@ -223,7 +222,7 @@ def test_groups_of_tasks_give_the_same(dataset, drifted):
 
 
 def test_learners_side_by_side_as_on_a_gpu_give_the_same(dataset, drifted, monkeypatch):
-    monkeypatch.setattr(finetune, "_side_by_side", lambda states: True)
+    monkeypatch.setattr("omrl.learner.side_by_side", lambda states: True)
     assert run(dataset, learner=Drifter(SPEC)).returns == pytest.approx(drifted.returns, abs=1e-4)
     config = dataclasses.replace(changed(batch_size=61, sampling="without_replacement"))
     check(run(dataset, dataclasses.replace(config, shots=(1, 3))), [(0, 0), (5, 5)])

@@ -7,14 +7,16 @@ and D.4; `omrl.tuning` has the choices). What a step is belongs to the algorithm
 Storing a trajectory and all gradient steps on it are one compiled program for all seeds and tasks;
 the host steps the physics. Initial states, noise and batches are functions of (run seed, task
 index, trajectory, step). So tasks can be worked on in groups, one after the other, where the device
-has no room for all of them, and an evaluation that was interrupted goes on with the next group.
+has no room for all of them, and an evaluation that was interrupted goes on where its learners were
+saved (`omrl.saved_learners`).
 """
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,20 +25,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Int32, Int64, UInt32
+from jaxtyping import Array, Int64, UInt32
 
+from omrl import learner
 from omrl.algorithm import Algorithm
 from omrl.context import Contexts, seed_task_keys
 from omrl.curve import Curve
 from omrl.data.device import free_memory
-from omrl.data.online import Buffer, append, draw, empty, transitions
-from omrl.data.sample import BatchSpec
+from omrl.data.online import transitions
 from omrl.envs.base import TaskEnv
-from omrl.errors import InputError
+from omrl.errors import InputError, Stopped
+from omrl.interrupt import Interrupt
 from omrl.progress import clock
 from omrl.protocol import EvalConfig
+from omrl.saved_learners import Moment, SavedLearners, starting_moments
 from omrl.simulate import Labels, Outcome, Policies, collect, fold_numbers, measure, measured_keys
-from omrl.tuning import FinetuneConfig
 from omrl.types import Batch, Key
 
 MEMORY_SHARE = 0.4
@@ -58,8 +61,9 @@ class How:
     """Tasks that learn side by side, all run seeds each; None: as many as the device has room
     for."""
     unfinished: Path | None = None
-    """File of what was measured so far, written at every point. If it is there at the start, its
-    finished tasks are not done again."""
+    """File of what was measured so far, written at every point; beside it learners are saved. If it
+    is there at the start, its finished tasks are not done again, and others go on from there. With
+    it SIGTERM and SIGINT end the evaluation after a trajectory."""
     report: Callable[[str], None] = _silent
     """Is told how far it is, a line each time."""
 
@@ -89,14 +93,6 @@ class Rows(NamedTuple):
     """Keys of the noise in trajectories to learn from."""
     measure: UInt32[Array, "seed task episode 2"]
     """Keys of the noise in episodes that are measured."""
-
-
-class Learner(NamedTuple):
-    """What one seed knows of one task."""
-
-    tuning: Any
-    """The algorithm's own."""
-    buffer: Buffer
 
 
 def check_tuning(
@@ -155,8 +151,7 @@ def fine_tune(
     curve = Curve.of(labels, config.traces, env.spec.horizon, succeeds=env.succeeds)
     if how.unfinished is not None:
         curve.take_over(how.unfinished, identity)
-    waiting = np.flatnonzero(~curve.finished)
-    if not len(waiting):
+    if curve.finished.all():
         return curve
     of_axes = config.episode_seed, labels.seeds, labels.tasks
     tune, noise = seed_task_keys("tune", *of_axes), seed_task_keys("collect", *of_axes)
@@ -164,48 +159,69 @@ def fine_tune(
     assert contexts.batch is not None
     rows = Rows(starts, contexts.batch, tune, noise, measured_keys(config, labels))
     size = how.tasks_at_once or _tasks_with_room(setting, rows, labels)
-    groups = np.array_split(waiting, -(-len(waiting) // size))
-    for number, group in enumerate(groups):
-        of_group = jax.tree.map(lambda leaf, group=group: leaf[:, group], rows)
-        part = replace(labels, tasks=tuple(labels.tasks[position] for position in group))
-        line = _Line(how.report, part, f"group {number + 1} of {len(groups)}", config.shots)
-        for point, outcome, env_steps in _learn_online(setting, of_group, part):
-            curve.put(group, labels.shots.index(point), outcome, env_steps)
-            if how.unfinished is not None:
-                curve.save(how.unfinished, identity)
-            line.tell(point, float(outcome.returns.mean()))
+    saved, interrupt = SavedLearners(how.unfinished, identity, how.report), Interrupt()
+    with closing(saved), interrupt if how.unfinished is not None else nullcontext():
+        groups = starting_moments(saved.moment(), curve, labels.shots, size)
+        for number, start in enumerate(groups):
+            if not start.number:
+                saved.forget()
+            group = np.array(start.tasks)
+            of_group = jax.tree.map(lambda leaf, group=group: leaf[:, group], rows)
+            part = replace(labels, tasks=tuple(labels.tasks[position] for position in group))
+            line = _Line(how.report, part, f"group {number + 1} of {len(groups)}", start.number)
+            online = _learn_online(setting, of_group, part, start, saved, interrupt)
+            for point, outcome, env_steps in online:
+                curve.put(group, labels.shots.index(point), outcome, env_steps)
+                if how.unfinished is not None:
+                    curve.save(how.unfinished, identity)
+                line.tell(point, float(outcome.returns.mean()), always=point in config.shots)
+        saved.forget()
     return curve
 
 
 def _learn_online(
-    setting: Setting, rows: Rows, labels: Labels
+    setting: Setting,
+    rows: Rows,
+    labels: Labels,
+    start: Moment,
+    saved: SavedLearners,
+    interrupt: Interrupt,
 ) -> Iterator[tuple[int, Outcome, Int64[np.ndarray, "seed task"]]]:
-    """At every point of the curve: the number of trajectories, what the policies reach after them,
-    and how many environment steps they had."""
+    """At every point of the curve behind `start`, at 0 itself, too: the number of trajectories,
+    what the policies reach after them, and how many environment steps they had."""
     env, config, settings = setting.env, setting.config, setting.config.finetune
     last = labels.shots[-1]
-    capacity = _capacity(setting, rows, last)
-    learners, tasks = _begin(setting.algorithm, settings, capacity, setting.states, *rows[:3])
-    env_steps = np.zeros(labels.shape[:2], np.int64)
+    begin = partial(learner.begin, setting.algorithm, settings, _capacity(setting, rows, last))
+    if start.number:
+        shapes, _ = jax.eval_shape(begin, setting.states, *rows[:3])
+        learners = saved.restore(learner.placed_as(setting.states, shapes))
+        tasks = learner.tasks_of(setting.algorithm, setting.states, learners)
+    else:
+        learners, tasks = begin(setting.states, *rows[:3])
+    env_steps = start.env_steps.copy()
     with closing(
         env.physics(min(setting.num_threads, env_steps.size * config.episodes))
     ) as physics:
-        for number in range(last + 1):
+        for number in range(start.number, last + 1):
             at = replace(labels, shots=(number,))
-            if number in labels.shots:
+            if number in labels.shots and (number > start.number or not number):
                 policies = _policies(setting, tasks, rows.measure, at, config.deterministic)
                 outcome = measure(policies, env, config, physics, baselines=number == 0)
                 yield number, outcome, env_steps.copy()
             if number == last:
                 return
+            if number > start.number:
+                moment = Moment(number, start.tasks, env_steps)
+                saved.save(moment, learners, now=bool(interrupt.signum))
+            _stop(interrupt.signum, number)
             noise = fold_numbers(rows.collect, jnp.array([number]))
             policies = _policies(setting, tasks, noise, at, deterministic=False)
             trajectories = collect(policies, env, config, physics, number)
             env_steps += trajectories.length
-            learners, tasks = _learn(
+            learners, tasks = learner.learn(
                 setting.algorithm,
                 settings,
-                _side_by_side(setting.states),
+                learner.side_by_side(setting.states),
                 learners,
                 setting.states,
                 transitions(trajectories, setting.discount),
@@ -213,6 +229,14 @@ def _learn_online(
                 rows.tune,
                 np.int32(number + 1),
             )
+
+
+def _stop(signum: int, number: int) -> None:
+    """Raises `Stopped` after a signal, if there was one."""
+    if signum:
+        name = signal.Signals(signum).name
+        what = f"stopped by {name} after {number:,} online trajectories, which are saved"
+        raise Stopped(128 + signum, f"{what}; repeat the command to go on")
 
 
 def _policies(
@@ -224,95 +248,6 @@ def _policies(
     return Policies(
         setting.algorithm, setting.states, with_shot, keys, labels, deterministic=deterministic
     )
-
-
-# --- Learning ---
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _begin(
-    algorithm: Algorithm,
-    settings: FinetuneConfig,
-    capacity: int,
-    states: Any,
-    adapted: Any,
-    context: Batch,
-    keys: UInt32[Array, "seed task 2"],
-) -> tuple[Learner, Any]:
-    """Learners before anything was collected, and their tasks."""
-
-    def one(state: Any, task: Any, context: Batch, key: Key) -> tuple[Learner, Any]:
-        tuning = algorithm.begin_tuning(state, task, jax.random.fold_in(key, 0))
-        buffer = empty(capacity, context.obs.shape[-1], context.action.shape[-1])
-        if settings.keep_context:
-            buffer = append(buffer, context, context.reward.shape[0])
-        return Learner(tuning, buffer), algorithm.tuned(state, tuning)
-
-    return jax.vmap(jax.vmap(one, (None, 0, 0, 0)))(states, adapted, context, keys)
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
-def _learn(
-    algorithm: Algorithm,
-    settings: FinetuneConfig,
-    side_by_side: bool,
-    learners: Learner,
-    states: Any,
-    trajectory: Batch,
-    length: Int32[Array, "seed task"],
-    keys: UInt32[Array, "seed task 2"],
-    number: Int32[Array, ""],
-) -> tuple[Learner, Any]:
-    """Learners after the gradient steps with trajectory `number`, from 1, in the buffer, and their
-    tasks. Leaves of `trajectory` are [seed, task, time, ...]."""
-
-    def one(
-        state: Any, learner: Learner, rows: Batch, count: Int[Array, ""], key: Key
-    ) -> tuple[Learner, Any]:
-        buffer = append(learner.buffer, rows, count)
-        enough = settings.batch_size if settings.sampling == "without_replacement" else 1
-        ready = (number >= settings.burn_in) & (buffer.stored >= enough)
-        now = jax.random.fold_in(key, number)
-        tuning = _gradient_steps(algorithm, settings, state, learner.tuning, buffer, now, ready)
-        return Learner(tuning, buffer), algorithm.tuned(state, tuning)
-
-    def one_seed(state: Any, *of_tasks: Any) -> tuple[Learner, Any]:
-        return _each(side_by_side, partial(one, state), of_tasks)
-
-    return _each(side_by_side, one_seed, (states, learners, trajectory, length, keys))
-
-
-def _each(side_by_side: bool, function: Callable[..., Any], rows: tuple[Any, ...]) -> Any:
-    if side_by_side:
-        return jax.vmap(function)(*rows)
-    return jax.lax.map(lambda row: function(*row), rows)
-
-
-def _gradient_steps(
-    algorithm: Algorithm,
-    settings: FinetuneConfig,
-    state: Any,
-    tuning: Any,
-    buffer: Buffer,
-    key: Key,
-    ready: Bool[Array, ""],
-) -> Any:
-    """`tuning` after the steps on one trajectory, or as it is unless `ready`."""
-    spec = BatchSpec("online", settings.batch_size, settings.sampling)
-
-    def phase(step: Callable[..., Any], first: int, count: int, tuning: Any) -> Any:
-        def body(number: Int[Array, ""], tuning: Any) -> Any:
-            draw_key, step_key = jax.random.split(jax.random.fold_in(key, number))
-            return step(state, tuning, draw(buffer, spec, draw_key), step_key)
-
-        if not count:
-            return tuning
-        return jax.lax.fori_loop(first, first + jnp.where(ready, count, 0), body, tuning)
-
-    both, value, policy = settings.together, settings.value_steps, settings.policy_steps
-    tuning = phase(algorithm.tune, 0, both, tuning)
-    tuning = phase(algorithm.tune_value, both, value - both, tuning)
-    return phase(algorithm.tune_policy, value, policy - both, tuning)
 
 
 # --- Room ---
@@ -330,46 +265,33 @@ def _tasks_with_room(setting: Setting, rows: Rows, labels: Labels) -> int:
     """How many tasks can learn side by side in the device's memory, one at least."""
     capacity = _capacity(setting, rows, labels.shots[-1])
     shapes = jax.eval_shape(
-        partial(_begin, setting.algorithm, setting.config.finetune, capacity),
+        partial(learner.begin, setting.algorithm, setting.config.finetune, capacity),
         setting.states,
         *rows[:3],
     )
     num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-    room = MEMORY_SHARE * free_memory(_device(setting.states))
+    room = MEMORY_SHARE * free_memory(learner.device_of(setting.states))
     return max(1, min(len(labels.tasks), int(room * len(labels.tasks) / num_bytes)))
 
 
-def _device(states: Any) -> Any:
-    leaf = jax.tree.leaves(states)[0]
-    return next(iter(leaf.devices())) if isinstance(leaf, jax.Array) else jax.devices()[0]
-
-
-def _side_by_side(states: Any) -> bool:
-    """Learners by `vmap`; on a CPU by `lax.map`, which is faster there and gives the same bits
-    whatever else is learned beside it."""
-    return _device(states).platform != "cpu"
-
-
 class _Line:
-    """Tells how far a group of tasks is."""
+    """Tells how far a group of tasks is, which began after `begun` trajectories."""
 
-    def __init__(
-        self, report: Callable[[str], None], labels: Labels, group: str, shots: tuple[int, ...]
-    ):
+    def __init__(self, report: Callable[[str], None], labels: Labels, group: str, begun: int):
         self._report = report
         self._what = f"finetune, {group}, tasks {', '.join(map(str, labels.tasks))}"
-        self._shots = shots
+        self._begun = begun
         self._last = labels.shots[-1]
         self._start = self._told = time.monotonic()
 
-    def tell(self, number: int, mean: float) -> None:
+    def tell(self, number: int, mean: float, *, always: bool) -> None:
         """After `number` trajectories, with the mean return that is reached."""
         now = time.monotonic()
-        if number not in self._shots and now - self._told < LINE_EVERY:
+        if not always and now - self._told < LINE_EVERY:
             return
         self._told = now
-        passed = now - self._start
-        left = f", ETA {clock(passed / number * (self._last - number))}" if number else ""
+        learned, left = number - self._begun, self._last - number
+        eta = f", ETA {clock((now - self._start) / learned * left)}" if learned else ""
         self._report(
-            f"{self._what}: {number:,} of {self._last:,} trajectories{left}, mean return {mean:.1f}"
+            f"{self._what}: {number:,} of {self._last:,} trajectories{eta}, mean return {mean:.1f}"
         )
