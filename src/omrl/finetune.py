@@ -193,9 +193,8 @@ def _learn_online(
     last = labels.shots[-1]
     begin = partial(learner.begin, setting.algorithm, settings, _capacity(setting, rows, last))
     if start.number:
-        shapes, _ = jax.eval_shape(begin, setting.states, *rows[:3])
-        learners = saved.restore(learner.placed_as(setting.states, shapes))
-        tasks = learner.tasks_of(setting.algorithm, setting.states, learners)
+        shapes = jax.eval_shape(begin, setting.states, *rows[:3])
+        learners, tasks = saved.restore(learner.placed_as(setting.states, shapes))
     else:
         learners, tasks = begin(setting.states, *rows[:3])
     env_steps = start.env_steps.copy()
@@ -212,7 +211,7 @@ def _learn_online(
                 return
             if number > start.number:
                 moment = Moment(number, start.tasks, env_steps)
-                saved.save(moment, learners, now=bool(interrupt.signum))
+                saved.save(moment, (learners, tasks), now=bool(interrupt.signum))
             _stop(interrupt.signum, number)
             noise = fold_numbers(rows.collect, jnp.array([number]))
             policies = _policies(setting, tasks, noise, at, deterministic=False)

@@ -49,13 +49,6 @@ def begin(
     return jax.vmap(jax.vmap(one, (None, 0, 0, 0)))(states, adapted, context, keys)
 
 
-@partial(jax.jit, static_argnums=0)
-def tasks_of(algorithm: Algorithm, states: Any, learners: Learner) -> Any:
-    """What acts in the tasks of `learners`."""
-    of_seed = jax.vmap(algorithm.tuned, (None, 0))
-    return jax.vmap(of_seed)(states, learners.tuning)
-
-
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
 def learn(
     algorithm: Algorithm,

@@ -81,7 +81,8 @@ class SavedLearners:
             return self._checkpoints().restore(like, self._config)[0]
 
     def save(self, moment: Moment, learners: Any, *, now: bool) -> None:
-        """Begins to write them, if it is time, or has to be `now`."""
+        """Begins to write them, if it is time, or has to be `now`: with what acts for them, which
+        another program would compute with other rounding."""
         if self._folder is None or not (now or time.monotonic() - self._saved >= EVERY):
             return
         self._saved = time.monotonic()
