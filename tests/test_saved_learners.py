@@ -148,6 +148,13 @@ def test_without_their_curve_they_begin_anew(dataset, whole, file, collected):
     assert collected == list(range(LAST))
 
 
+def test_of_finished_tasks_none_stay(dataset, whole, file):
+    interrupted(dataset, file, "6 of 6")
+    assert learners_of(file).is_dir()
+    assert same(run(dataset, learner=Drifter(SPEC), unfinished=file), whole)
+    assert not learners_of(file).exists()
+
+
 def test_with_fewer_tasks_at_once_they_begin_anew(dataset, whole, file, collected):
     interrupted(dataset, file, "3 of 6", tasks_at_once=2)
     collected.clear()

@@ -151,7 +151,9 @@ def fine_tune(
     curve = Curve.of(labels, config.traces, env.spec.horizon, succeeds=env.succeeds)
     if how.unfinished is not None:
         curve.take_over(how.unfinished, identity)
+    saved, interrupt = SavedLearners(how.unfinished, identity, how.report), Interrupt()
     if curve.finished.all():
+        saved.forget()
         return curve
     of_axes = config.episode_seed, labels.seeds, labels.tasks
     tune, noise = seed_task_keys("tune", *of_axes), seed_task_keys("collect", *of_axes)
@@ -159,7 +161,6 @@ def fine_tune(
     assert contexts.batch is not None
     rows = Rows(starts, contexts.batch, tune, noise, measured_keys(config, labels))
     size = how.tasks_at_once or _tasks_with_room(setting, rows, labels)
-    saved, interrupt = SavedLearners(how.unfinished, identity, how.report), Interrupt()
     with closing(saved), interrupt if how.unfinished is not None else nullcontext():
         groups = starting_moments(saved.moment(), curve, labels.shots, size)
         for number, start in enumerate(groups):

@@ -2,7 +2,8 @@
 
 They are all that an interruption would have to learn again. They are written after a trajectory, at
 most every `EVERY` seconds, so short evaluations write none, and when a signal ends the evaluation;
-removed once their tasks are finished. A folder that cannot be written ends nothing: it is told.
+removed once their tasks are finished. Where they cannot be written that is told, once, and the
+evaluation goes on.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class SavedLearners:
         self._config = {"evaluation": json_hash(identity)}
         self._report = report
         self._open: Checkpoints | None = None
+        self._failed = False
         self._saved = time.monotonic()
 
     def close(self) -> None:
@@ -83,7 +85,8 @@ class SavedLearners:
     def save(self, moment: Moment, learners: Any, *, now: bool) -> None:
         """Begins to write them, if it is time, or has to be `now`: with what acts for them, which
         another program would compute with other rounding."""
-        if self._folder is None or not (now or time.monotonic() - self._saved >= EVERY):
+        due = now or time.monotonic() - self._saved >= EVERY
+        if self._folder is None or self._failed or not due:
             return
         self._saved = time.monotonic()
         extra = {"tasks": list(moment.tasks), "env_steps": moment.env_steps.tolist()}
@@ -107,8 +110,12 @@ class SavedLearners:
         try:
             write()
         except (InputError, OSError) as error:
-            self._folder = None
-            self._report(f"learners cannot be saved on the way: {error}")
+            self._failed = True
+            what = str(error).partition("; ")[0]
+            self._report(f"learners cannot be saved on the way: {what}")
+            assert self._folder is not None
+            for part in self._folder.glob("*.orbax-checkpoint-tmp"):  # The curve needs its room.
+                shutil.rmtree(part, ignore_errors=True)
 
 
 def starting_moments(
