@@ -32,6 +32,8 @@ class Side:
     the ends of trajectories [m]."""
     again: tuple[str, ...] = ()
     """Files of further runs with the same seeds; what counts is the mean of all runs of each."""
+    since: int | None = None
+    """Index of the adaptation whose returns are taken off: a gain."""
 
     def values(self) -> Float[np.ndarray, "seed task episode"]:
         return np.mean([self._of(RESULTS / file) for file in (self.file, *self.again)], axis=0)
@@ -46,7 +48,9 @@ class Side:
                 return arrays[self.quantity][self.shot]
             if self.quantity == "success":
                 return 100.0 * arrays["success"][:, :, self.shot].astype(np.float64)
-            return arrays["returns"][:, :, self.shot]
+            returns = arrays["returns"]
+            since = 0.0 if self.since is None else returns[:, :, self.since]
+            return returns[:, :, self.shot] - since
 
 
 def _spread(result: TracesResult, name: str) -> Float[np.ndarray, "seed task 1"]:

@@ -1,6 +1,6 @@
-"""Why a row has no returns in `results/` at scale gpu; `verdicts.py` prints it.
+"""Why a row has no returns of its end in `results/` at scale gpu; `verdicts.py` prints it.
 
-What was not run for want of time on a GPU could be, one command each.
+What was stopped, or not run for want of time on a GPU, could be, one command each.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WHY: Mapping[str, Mapping[str, str]] = {
         _TIME,
     ),
     "macaw-table1-online": {
-        f"{method}, 200,000 steps": f"stopped after {steps}: [{_REACHED}](results.md#{_ONLINE})"
+        f"{method}, 200,000 steps": f"stopped behind {steps}: [{_REACHED}](results.md#{_ONLINE})"
         for method, steps in (
             ("MACAW", "140,000"),
             ("MT-AWR + FT", "160,000"),
