@@ -48,6 +48,19 @@ def _methods(folder: str, tasks: str = "") -> dict[str, str]:
     return {f"{label}{tasks}": f"{folder}/{file}" for label, file in files.items()}
 
 
+def _out_of_distribution() -> Iterator[Difference]:
+    """Figure 2 of the workshop version."""
+    for steps in ("1 gradient step", "5 gradient steps", "20 gradient steps"):
+        slug = steps.replace(" ", "-")
+        macaw, multi_task = (
+            Side(f"{_WORKSHOP_2}/{name}.npz", again=(f"{_WORKSHOP_2}/first/{name}.npz",))
+            for name in (f"macaw-{slug}", f"mt-awr-ft-{slug}")
+        )
+        yield Difference(f"MACAW - MT-AWR + FT, {steps} (two draws)", macaw, multi_task)
+        pearl = Side(f"{_WORKSHOP_2}/offline-pearl-inference.npz")
+        yield Difference(f"MACAW, {steps} - offline PEARL", Side(macaw.file), pearl)
+
+
 def _ml45() -> Iterator[Difference]:
     """At the first and the last evaluation: the paper has both above PEARL soon."""
     for end in (4_000, 20_000):
@@ -58,6 +71,20 @@ def _ml45() -> Iterator[Difference]:
         for name, title in (("macaw", "MACAW"), ("mt-awr", "MT-AWR + FT")):
             words = f"success [percent], {title} - offline PEARL, after {end:,} updates"
             yield Difference(words, of[name], of["pearl"])
+
+
+def _to(point: int, when: str, *others: str) -> Iterator[Difference]:
+    """Table 1 at a point of the curves to 200,000 steps, with those of other runs."""
+
+    def side(method: str, since: int | None = None) -> Side:
+        files = (f"{folder}/{method}.npz" for folder in (_TO_200_000, *further))
+        first, *again = files
+        return Side(first, point, again=tuple(again), since=since)
+
+    further = tuple(f"finetune-cheetah-vel/{other}" for other in others)
+    yield Difference(f"MACAW - PEARL + FT, after {when}", side("macaw"), side("pearl"))
+    words = f"MACAW's gain - that of PEARL + FT, from before to {when}"
+    yield Difference(words, side("macaw", 0), side("pearl", 0))
 
 
 _AGAINST_TASKS = ("MACAW - MT-AWR + FT", "macaw", "mt-awr-ft")
@@ -100,21 +127,14 @@ MACAW: Mapping[str, Measured] = {
     "macaw-fig5-wt-walker-params": _wt("walker-params"),
     _WORKSHOP_2: Measured(
         "results.md#adapting-to-8-transitions-out-of-distribution",
-        pairs(
-            _WORKSHOP_2,
-            *(
-                (f"MACAW - MT-AWR + FT, {steps}", f"macaw-{slug}", f"mt-awr-ft-{slug}")
-                for steps, slug in (
-                    ("1 gradient step", "1-gradient-step"),
-                    ("5 gradient steps", "5-gradient-steps"),
-                    ("20 gradient steps", "20-gradient-steps"),
-                )
-            ),
-        ),
-        remark="offline PEARL was not trained to its end. Rounds in which an adaptation of MACAW "
-        "diverged are not taken: 44 of 108 adaptations take all of 5, 39 all of 20. After one step "
-        "MACAW is above on velocities up to 1.73 (91.8 [71.9, 109.8]) and below on those above "
-        "1.75 (-21.4 [-37.0, -4.7]). Intervals are of means; the paper has medians",
+        tuple(_out_of_distribution()),
+        remark="against multi-task AWR lines are of the means of two draws of the data, of which "
+        "the first has more than twice as much, against PEARL of the second, whose table this is. "
+        "MACAW minus multi-task AWR is 20.5 [7.7, 33.1], -3.7 [-18.6, 11.8] and -43.0 [-62.0, "
+        "-24.4] on the first, 75.0 [64.3, 85.7], 22.7 [11.0, 34.4] and -4.9 [-19.1, 8.8] on the "
+        "second. Rounds in which an adaptation of MACAW diverged are not taken: of 108 on each "
+        "draw 44 and 84 take all of 5, 39 and 73 all of 20. Intervals are of means; the paper has "
+        "medians",
     ),
     "macaw-workshop-fig1-cheetah-dir": _workshop("cheetah-dir", _OTHERS),
     "macaw-workshop-fig1-cheetah-vel": _workshop("cheetah-vel", _ALL_METHODS),
@@ -187,24 +207,21 @@ MACAW: Mapping[str, Measured] = {
                 Side("finetune-cheetah-vel/macaw.npz", since=0),
                 Side("finetune-cheetah-vel/pearl.npz", since=0),
             ),
-            Difference(
-                "MACAW - PEARL + FT, after 120,000 steps (second run, stopped)",
-                Side(f"{_TO_200_000}/macaw.npz", 6),
-                Side(f"{_TO_200_000}/pearl.npz", 6),
-            ),
-            Difference(
-                "MACAW's gain - that of PEARL + FT, from before to 120,000 steps (second run)",
-                Side(f"{_TO_200_000}/macaw.npz", 6, since=0),
-                Side(f"{_TO_200_000}/pearl.npz", 6, since=0),
-            ),
+            *_to(6, "120,000 steps (means of two further runs)", "stopped"),
+            *_to(10, "200,000 steps (one of these)"),
         ),
         {
             "MACAW, 20,000 steps": "finetune-cheetah-vel/macaw",
             "MT-AWR + FT, 20,000 steps": "finetune-cheetah-vel/mt-awr",
             "PEARL + FT, 20,000 steps": "finetune-cheetah-vel/pearl",
+            "MACAW, 200,000 steps": f"{_TO_200_000}/macaw",
+            "MT-AWR + FT, 200,000 steps": f"{_TO_200_000}/mt-awr",
+            "PEARL + FT, 200,000 steps": f"{_TO_200_000}/pearl",
         },
-        remark="MACAW begins and ends below PEARL + FT, which never loses; which of the two gains "
-        "more is open. The rates were chosen for 20,000 steps",
+        remark="MACAW begins and ends below PEARL + FT in every seed, and PEARL + FT never loses. "
+        "That MACAW gains more is so in the one run to 200,000 steps, in which it began lower than "
+        "in the others, and PEARL + FT gained nothing after 60,000. The rates were chosen for "
+        "20,000 steps",
     ),
     omniglot.ID: Measured(
         "omniglot.md#measured",

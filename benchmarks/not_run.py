@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 _TIME = "no time on a GPU"
 _REACHED = "what it had reached"
-_ONLINE = "fine-tuning-online-out-of-distribution"
 _MILLION = f"{_TIME}: a million updates, 990 s of an H200 alone on cheetah-vel"
 _MACAW, _MACAW_ORIGINAL, _BOREL, _BOREL_ORIGINAL, _RELABELLED = (
     f"{method}, after offline training"
@@ -41,15 +40,6 @@ WHY: Mapping[str, Mapping[str, str]] = {
         ),
         _TIME,
     ),
-    "macaw-table1-online": {
-        f"{method}, 200,000 steps": f"stopped behind {steps}: [{_REACHED}](results.md#{_ONLINE})"
-        for method, steps in (
-            ("MACAW", "140,000"),
-            ("MT-AWR + FT", "160,000"),
-            ("PEARL + FT", "120,000"),
-        )
-    },
-    "macaw-workshop-fig2": {"offline PEARL, inference": "stopped before its end"},
     "smac-fig5-cheetah-vel": {
         _ABLATION: "stopped within that phase",
         _MACAW: f"{_TIME}; with inner rates of 1e-3 for 3e-4 not finite after two updates",
