@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+
+from omrl.console import Console
 
 LINE_EVERY = 10.0
 """Seconds between two plain lines."""

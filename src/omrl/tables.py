@@ -14,8 +14,9 @@ MOST_PARAMETERS = 4
 
 def print_grid(grid: Table) -> None:
     """Prints a table whole. A terminal that is too narrow wraps lines; rich would cut numbers."""
-    from rich.console import Console
     from rich.measure import Measurement
+
+    from omrl.console import Console
 
     unlimited = Console(width=10_000)
     needed = Measurement.get(unlimited, unlimited.options, grid).maximum
@@ -24,7 +25,7 @@ def print_grid(grid: Table) -> None:
 
 def print_lines(title: str, lines: Sequence[str]) -> None:
     """Prints lines as they are below a title, if there is one; a terminal wraps them."""
-    from rich.console import Console
+    from omrl.console import Console
 
     console = Console(markup=False, highlight=False, soft_wrap=True)
     for line in [title, *lines] if title else lines:
@@ -39,7 +40,7 @@ def print_rows(
 ) -> None:
     """A table with a summary below its rows, then notes; Markdown where the output is no
     terminal."""
-    from rich.console import Console
+    from omrl.console import Console
 
     console = Console(highlight=False)
     if console.is_terminal:

@@ -151,8 +151,9 @@ def _environment(dataset: Dataset) -> tuple[TaskEnv | None, list[Remark]]:
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], object]]:
     """A function to be told of transitions that are done; a bar on a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from omrl.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:

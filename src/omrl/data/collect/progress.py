@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import numpy as np
 from jaxtyping import Float64
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+
+from omrl.console import Console
 
 LINE_EVERY = 10.0
 """Seconds between two plain lines."""

@@ -15,9 +15,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
 
 from omrl.config import Json
+from omrl.console import Console
 from omrl.data import store
 from omrl.data.collect import results, storage
 from omrl.data.collect.budget import budget, split_into_groups

@@ -1,0 +1,15 @@
+"""Where lines and tables for a person are printed."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import rich.console
+
+
+class Console(rich.console.Console):
+    """Rich's, but a reader that has closed our output is `BrokenPipeError`, as `print` has it;
+    Rich ends the process with 1, as if the command had failed."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
