@@ -13,3 +13,9 @@ class Console(rich.console.Console):
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError
+
+
+def of_progress() -> Console:
+    """For lines that tell how far something is: beside the output, which may be read by a
+    program."""
+    return Console(stderr=True, soft_wrap=True, highlight=False)

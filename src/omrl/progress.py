@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from omrl.console import Console
+from omrl.console import of_progress
 
 LINE_EVERY = 10.0
 """Seconds between two plain lines."""
@@ -18,7 +19,7 @@ class TrainProgress:
 
     def __init__(self, total: int, *, console: Console | None = None, show: bool = True):
         self._total = total
-        self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
+        self._console = console or of_progress()
         self._show = show
         self._evaluation = ""
         self._last_line = float("-inf")

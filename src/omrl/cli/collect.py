@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
+from rich.console import Console
 
 from omrl.cli.options import as_options, parse, print_json
 from omrl.config import to_json
-from omrl.console import Console
 from omrl.data.collect.config import ALGORITHMS, CollectConfig, KeptConfig
 from omrl.data.collect.presets import PRESETS, default_config, named_config
 from omrl.data.collect.results import KeptPolicies

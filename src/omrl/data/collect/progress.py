@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import numpy as np
 from jaxtyping import Float64
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from omrl.console import Console
+from omrl.console import of_progress
 
 LINE_EVERY = 10.0
 """Seconds between two plain lines."""
@@ -23,7 +24,7 @@ class CollectProgress:
     def __init__(self, total: int, done: int, *, console: Console | None = None):
         """`total` transitions of all tasks, of which `done` are there already."""
         self._total, self._done, self._updates = total, done, 0
-        self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
+        self._console = console or of_progress()
         self._returns = ""
         self._last = (time.monotonic(), done, 0)
         self._rates = np.zeros(2)

@@ -15,9 +15,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from rich.console import Console
 
 from omrl.config import Json
-from omrl.console import Console
+from omrl.console import of_progress
 from omrl.data import store
 from omrl.data.collect import results, storage
 from omrl.data.collect.budget import budget, split_into_groups
@@ -86,7 +87,7 @@ def collect(
         NonFiniteError: an agent diverged; names its task.
     """
     out = Path(out)
-    console = console or Console(stderr=True, soft_wrap=True, highlight=False)
+    console = console or of_progress()
     env = make(config.env)
     check_steppable(env)
     tasks = config.indices(env)
