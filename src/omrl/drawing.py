@@ -109,7 +109,10 @@ def interval_line(
         positions, [estimate.value for estimate in estimates], "o-", ms=3, color=color, label=label
     )
     low, high = [e.low for e in estimates], [e.high for e in estimates]
-    axes.fill_between(positions, low, high, color=color, alpha=0.2, linewidth=0)
+    if len(positions) > 1:
+        axes.fill_between(positions, low, high, color=color, alpha=0.2, linewidth=0)
+    else:  # A band of one point would have no width.
+        axes.vlines(positions, low, high, color=color)
 
 
 def thousands(axes: Axes) -> None:
