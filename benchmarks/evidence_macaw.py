@@ -188,7 +188,16 @@ MACAW: Mapping[str, Measured] = {
     ),
     _ABLATIONS: Measured(
         "results.md#macaw-with-one-part-less",
-        pairs(_ABLATIONS, ("MACAW - plain layers, equal width", "macaw", "no-wt-equal-width")),
+        pairs(
+            _ABLATIONS,
+            ("MACAW - plain layers, equal width", "macaw", "no-wt-equal-width"),
+            (
+                "MACAW - plain layers, equal parameters, after 24,000 of 60,000 updates",
+                "macaw",
+                "no-wt-equal-params-step-00024000",
+            ),
+        ),
+        remark="the second line, of a run that was stopped, has MACAW at its end",
     ),
     "macaw-table1-online": Measured(
         "results.md#fine-tuning-online-out-of-distribution",

@@ -38,6 +38,7 @@ _ROWS = {
     "borel_original": f"BOReL (original), {_OFFLINE}",
     "borel_matched": f"BOReL (matched), {_OFFLINE}",
     "borel_75": f"BOReL (matched), 75 steps, {_OFFLINE}",
+    "borel_original_75": f"BOReL (original), 75 steps, {_OFFLINE}",
     "borel_relabelled": f"BOReL (matched), relabelled, {_OFFLINE}",
     "pearl": f"Online Oracle (i), {_ONLINE}",
     "oracle": f"Online Oracle (ii), {_ONLINE}",
@@ -285,6 +286,7 @@ SMAC: Mapping[str, Measured] = {
             meta_bc="meta-bc/step-00050000",
             macaw_original="macaw-original/step-00100000",
             borel_75="borel-matched/step-00055200",
+            borel_original_75="borel-original/step-01005200",
             oracle="oracle/step-00250000",
         ),
         remark=f"{ONE_SEED}. MACAW is where SMAC is after its offline phase: 0.9 [-3.3, 5.4] "
