@@ -207,6 +207,8 @@ def test_a_run_that_was_evaluated_otherwise_is_refused(runs, tmp_path, changes, 
         (("macaw", "empty"), {}, "empty: no evaluation and no finished study; make one"),
         (("empty",), {}, "empty: no evaluation and no finished study"),
         (("macaw", "mt-awr"), {"study": "distribution"}, "mt-awr: has no finished study distrib"),
+        (("macaw", "mt-awr"), {"study": "distribution"}, "omrl evaluate PATH/mt-awr --study dist"),
+        (("empty",), {}, "make one: omrl evaluate PATH/empty"),
         (("macaw", "mt-awr"), {"out": "c.pdf"}, "c.pdf: ends in none of .html, .png, .svg"),
         (("macaw",), {"out": "c.png"}, "a picture is of one study; name it: --study steps|cont"),
     ],
@@ -215,7 +217,8 @@ def test_what_cannot_be_compared_is_refused(runs, tmp_path, names, options, mess
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "config.json").write_text('{"run": {}}')
     out = tmp_path / options.pop("out", "c.html")
-    with pytest.raises(InputError, match=message.replace("|", r"\|")) as caught:
+    message = message.replace("|", r"\|").replace("PATH", re.escape(str(tmp_path)))
+    with pytest.raises(InputError, match=message) as caught:
         write_comparison([tmp_path / name for name in names], out, **options)
     assert "\n" not in str(caught.value)
 

@@ -60,6 +60,8 @@ class Source:
 
     name: str
     """As it is called on the page."""
+    run: Path
+    """Its folder, as it was given or, of a study's own folder, when that was made."""
     evaluations: list[Evaluation] = field(default_factory=list)
     studies: dict[str, StudyResult] = field(default_factory=dict)
     command: str = ""
@@ -150,7 +152,8 @@ def _read(paths: Sequence[str | Path], study: str | None, left_out: list[str]) -
         if state in of_state and name not in of_state[state].studies:
             of_state[state].studies[name] = result
         else:
-            of_state[state] = Source(Path(result.record.run).name, studies={name: result})
+            run = Path(result.record.run)
+            of_state[state] = Source(run.name, run, studies={name: result})
             sources[str(path)] = of_state[state]
     for rename in (lambda path: Path(path).name, str):
         names = [source.name for source in sources.values()]
@@ -165,7 +168,7 @@ def _source(path: Path, study: str | None, left_out: list[str]) -> Source:
     name = run.resolve().name
     own, others = of_run(run, grouped(run / "eval", left_out))
     left_out += [f"{name}: {foreign(results)}" for results in others]
-    source = Source(name, evaluations=own)
+    source = Source(name, run, evaluations=own)
     if (run / "command.txt").is_file():
         source.command = read_text(run / "command.txt")
     for name in get_args(StudyName) if study is None else (study,):
@@ -185,7 +188,8 @@ def _environment(sources: Sequence[Source]) -> str:
     for source in sources:
         if not source.provenances:
             raise InputError(
-                f"{source.name}: no evaluation and no finished study; make one: omrl evaluate"
+                f"{source.run}: no evaluation and no finished study; make one: omrl evaluate "
+                f"{source.run}"
             )
         for provenance in source.provenances:
             found.setdefault(provenance.spec_hash, (source.name, provenance))
@@ -213,16 +217,16 @@ def _studies(
     compared = {}
     for name in get_args(StudyName) if wanted is None else (wanted,):
         having = {s.name: s.studies[name] for s in sources if name in s.studies}
-        lacking = [source.name for source in sources if name not in source.studies]
+        lacking = [source for source in sources if name not in source.studies]
         if wanted is not None and lacking:
+            run = lacking[0].run
             raise InputError(
-                f"{lacking[0]}: has no finished study {name}; make one: omrl evaluate "
-                f"{lacking[0]} --study {name}"
+                f"{run}: has no finished study {name}; make one: omrl evaluate {run} --study {name}"
             )
         if len(having) < min(2, len(sources)):
             left_out += [f"study {name}: of {run} alone" for run in having]
             continue
-        left_out += [f"study {name}: not of {run}" for run in lacking]
+        left_out += [f"study {name}: not of {source.name}" for source in lacking]
         results = list(having.values())
         studies.check_comparable(results)
         marks = studies.differing(results)
