@@ -587,6 +587,23 @@ def test_a_checkpoint_of_another_config(capsys, cheetah_run, cheetah_data, tmp_p
     assert "run.algo.sigmas: no such field" in fail(capsys, "train", "--resume", edited, *CPU)
 
 
+def test_a_method_takes_its_settings_of_another_environment(capsys, tmp_path):
+    robot, folders = "point-robot/oyster-v1", ["--data", tmp_path / "data", "--out", tmp_path / "r"]
+    tasks = ["--tasks", 0, 1, 2, 80]
+    few = ["--agent", "random", "--steps", 80, "--envs", 2, *tasks]
+    run(capsys, "collect", robot, *few, "--out", tmp_path / "data")
+    error = fail(capsys, "train", "macaw-point-robots", *folders)
+    assert "did you mean macaw-point-robot" in error
+    error = fail(capsys, "train", "mt-awr-point-robot", *folders)
+    assert f"of another environment: mt-awr-cheetah-vel --env {robot}" in error
+    sizes = [*tiny_cheetah.OPTIONS, "--algo.task-batch", 3, "--quiet", *CPU]
+    train = ["train", "macaw-cheetah-vel", "--env", robot, *folders, *sizes]
+    error = fail(capsys, *train, "--eval.traces", "x_velocity")
+    assert f"'x_velocity' is not a term of {robot}" in error
+    run(capsys, *train)
+    assert json.loads((tmp_path / "r/config.json").read_text())["run"]["eval"]["traces"] == []
+
+
 def test_a_trace_of_another_environment_is_refused_before_there_is_a_folder(
     capsys, cheetah_data, tmp_path
 ):

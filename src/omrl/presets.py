@@ -320,7 +320,19 @@ PRESETS |= preset_borel_smac.presets(Preset(RunConfig(), source=""))
 
 
 def preset(name: str) -> Preset:
-    """The preset of that name. `InputError` with the nearest names if there is none."""
+    """The preset of that name. `InputError` with what to take instead if there is none."""
     if name not in PRESETS:
-        raise InputError(f"no preset {name!r}; {nearest(name, PRESETS)}")
+        raise InputError(f"no preset {name!r}; {_elsewhere(name) or nearest(name, PRESETS)}")
     return PRESETS[name]
+
+
+def _elsewhere(name: str) -> str:
+    """Where a method has settings for another environment than that of METHOD-ENVIRONMENT."""
+    from omrl.envs import registry  # imports the engine
+
+    for env in registry.ids():
+        problem = env.partition("/")[0]
+        other = f"{name.removesuffix(problem)}cheetah-vel"
+        if name.endswith(f"-{problem}") and other in PRESETS:
+            return f"take the settings of another environment: {other} --env {env}"
+    return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -105,7 +105,21 @@ def main(arguments: Sequence[str], command: str) -> None:
         raise InputError(f"{option}: name a preset before all options: {USAGE}")
     else:
         config = preset(first).config
-    _start(parse(TrainOptions, "train PRESET", rest, config=config), command)
+    options = parse(TrainOptions, "train PRESET", rest, config=config)
+    if not any(argument.partition("=")[0] == "--eval.traces" for argument in rest):
+        options = replace(options, config=_without_foreign_traces(options.config, config.env))
+    _start(options, command)
+
+
+def _without_foreign_traces(config: RunConfig, env: str) -> RunConfig:
+    """With another environment than `env`, whose traces these are, those that both have."""
+    if config.env == env:
+        return config
+    from omrl.envs import registry
+
+    terms = registry.make(config.env).spec.term_names
+    traces = tuple(name for name in config.eval.traces if name in terms)
+    return replace(config, eval=replace(config.eval, traces=traces))
 
 
 def _help() -> str:
