@@ -260,6 +260,16 @@ def test_episodes_of_a_program(tmp_path, env, columns, form):
     assert dataset.manifest.validation["reward"] == "checked"
 
 
+def test_what_was_refused_and_corrected_is_read_anew(tmp_path, env, columns):
+    parts = [[as_mapping(part) for part in foreign.episodes(columns[task])] for task in (0, 1)]
+    wrong = [*parts[1][:-1], parts[1][-1] | {"rewards": None}]
+    with pytest.raises(InputError, match="no rewards"):
+        from_episodes(tmp_path / "points", env, {0: parts[0], 1: wrong}, command="test")
+    given = {0: parts[0][1:], 1: parts[1]}
+    dataset = from_episodes(tmp_path / "points", env, given, command="test")
+    assert dataset.task(0).num_episodes == len(parts[0]) - 1
+
+
 def test_a_wrong_episode_of_a_program_is_named(tmp_path, env, columns):
     parts = [as_mapping(part) for part in foreign.episodes(columns[0])]
     for change, message in (

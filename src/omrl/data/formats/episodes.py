@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from omrl.data.dataset import Dataset
 from omrl.data.formats.layout import Columns, batches, episode
-from omrl.data.store import create
+from omrl.data.store import Writer, create
 from omrl.envs.base import EnvSpec, TaskEnv
 from omrl.errors import InputError
 
@@ -43,22 +44,37 @@ def from_episodes(
     reset, may come first.
 
     `command` and `behaviour` go into the manifest: what made the dataset, what collected the data.
-    Tasks that are complete from an interrupted run of the same command are kept. Raises
-    `InputError` naming task, episode and field of what is wrong.
+    Tasks that are complete from an interrupted run of the same command are kept, nothing where data
+    was refused: it will be corrected. Raises `InputError` naming task, episode and field of what is
+    wrong.
     """
     writer = create(path, env, command=command, dtype=dtype, overwrite=overwrite)
-    for index, of_task in episodes.items():
-        if writer.is_complete(index):
-            continue
-        writer.truncate(index, 0)
-        numbered = (
-            _columns(env.spec, f"task {index}, episode {number}", given)
-            for number, given in enumerate(of_task)
-        )
-        for columns in batches(numbered):
-            writer.append(index, **columns)
-        writer.complete(index, behaviour or {})
+    try:
+        for index, of_task in episodes.items():
+            _write_task(writer, env.spec, index, of_task, behaviour or {})
+    except InputError:
+        shutil.rmtree(writer.partial)
+        raise
     return writer.finish()
+
+
+def _write_task(
+    writer: Writer,
+    spec: EnvSpec,
+    index: int,
+    episodes: Iterable[Any],
+    behaviour: Mapping[str, Any],
+) -> None:
+    if writer.is_complete(index):
+        return
+    writer.truncate(index, 0)
+    numbered = (
+        _columns(spec, f"task {index}, episode {number}", given)
+        for number, given in enumerate(episodes)
+    )
+    for columns in batches(numbered):
+        writer.append(index, **columns)
+    writer.complete(index, behaviour)
 
 
 def _columns(spec: EnvSpec, where: str, given: Any) -> Columns:
